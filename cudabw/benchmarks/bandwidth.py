@@ -1,0 +1,313 @@
+"""Bandwidth between host and device: kind x engine x direction x size."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabw.benchmarks.observer import Observer
+from cudabw.benchmarks.outcome import Outcome, failure_of
+from cudabw.benchmarks.space import require_space
+from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
+from cudabw.copying.driver_copy import ENGINE
+from cudabw.errors import CudabwError, Interrupted
+from cudabw.measuring.sampling import Budget, interleave, rate_over
+from cudabw.measuring.timing import BatchTimer, Timing, choose_times
+from cudabw.measuring.verification import Pattern, stamp_of
+from cudabw.results.model import CaseResult, Clock, Link, State, Trial
+from cudabw.runtime.memory import PageableBuffer
+from cudabw.runtime.resources import resources
+from cudabw.runtime.stream import Gate
+from cudabw.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import ExitStack
+
+    from cudabw.runtime.device import Device
+
+DEFAULT_KINDS = ("pageable", "pinned", "mapped")
+KINDS = (*DEFAULT_KINDS, "write-combined", "registered", "managed")
+DIRECTIONS = ("h2d", "d2h")
+DEFAULT_SIZE = 64 << 20
+DEFAULT_TRIALS = 5
+BATCHES_PER_TRIAL = 4
+# An empty pair of events takes 1.5 to 1.8 us on an H200 (design, section 4): 0.05 % of this.
+BATCH_SECONDS = 4e-3
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthCase:
+    """One cell to measure."""
+
+    kind: str
+    direction: str
+    size_bytes: int
+    named: bool = False
+    engine: str = ENGINE
+
+    @property
+    def id(self) -> str:
+        """Stable name of the case, the same in every run."""
+        return f"bandwidth/{self.kind}/{self.engine}/{self.direction}/{self.size_bytes}"
+
+    @property
+    def label(self) -> str:
+        """What a person reads while it is measured."""
+        return f"{self.kind} {self.direction} {format_size(self.size_bytes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthPlan:
+    """What to measure and how often.
+
+    Attributes:
+        kinds: Kinds of host memory.
+        directions: ``h2d``, ``d2h`` or both.
+        sizes: Bytes of one copy.
+        trials: Independent draws of each case.
+        time_budget_s: Seconds after which no further trial begins; each case gets at least one.
+        named: The kinds that were asked for by name, so that one that cannot be had is the run's failure.
+        seed: Seeds the bytes and the order of the cases.
+    """
+
+    kinds: Sequence[str] = DEFAULT_KINDS
+    directions: Sequence[str] = DIRECTIONS
+    sizes: Sequence[int] = (DEFAULT_SIZE,)
+    trials: int = DEFAULT_TRIALS
+    time_budget_s: float | None = None
+    named: frozenset[str] = frozenset()
+    seed: int = 0
+
+    def cases(self) -> tuple[BandwidthCase, ...]:
+        """Every case, in the order of the table."""
+        return tuple(
+            BandwidthCase(kind, direction, size, kind in self.named)
+            for kind in self.kinds
+            for size in self.sizes
+            for direction in self.directions
+        )
+
+
+def run_bandwidth(
+    device: Device,
+    plans: Sequence[BandwidthPlan],
+    observer: Observer = Observer(),  # noqa: B008 - frozen
+    *,
+    sample_link: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Measure the cases of all plans.
+
+    Args:
+        device: The device.
+        plans: What to measure; their cases are measured plan after plan.
+        observer: Hears of progress, and may stop the run between batches.
+        sample_link: Called while traffic runs.
+
+    Returns:
+        One result for each case, also for those that failed, and why the run ended early if it did.
+    """
+    total = sum(len(plan.cases()) * plan.trials for plan in plans)
+    outcome = Outcome()
+    for plan in plans:
+        if outcome.ended:
+            draws = [_Draws(case, plan.trials) for case in plan.cases()]
+            outcome = outcome.extended(draw.result(outcome.ended_because) for draw in draws)
+            continue
+        run = _Run(device, plan, observer, sample_link, done=outcome.trials_done, total=total)
+        outcome = outcome.merged(run.measure())
+    return outcome
+
+
+@dataclass(slots=True)
+class _Draws:
+    """What is known of a case while it is measured."""
+
+    case: BandwidthCase
+    wanted: int
+    trials: list[Trial] = field(default_factory=list)
+    times: int | None = None
+    timing: Timing | None = None
+    driver_says: str | None = None
+    state: State = State.OK
+    reason: str | None = None
+
+    def fail(self, error: CudabwError) -> None:
+        self.state, self.reason = failure_of(error)
+
+    def result(self, ended_because: str | None) -> CaseResult:
+        """The case's result; one without a trial of its own failed for the reason that ended the run."""
+        case = self.case
+        # Wrong data puts every earlier figure of the case in doubt; another failure leaves them as they were.
+        state = State.OK if self.trials and self.state is not State.WRONG_DATA else self.state
+        reason = self.reason
+        if state is State.OK and not self.trials:
+            state, reason = State.FAILED, ended_because or "not measured"
+        measured = state is State.OK
+        return CaseResult(
+            id=case.id,
+            benchmark="bandwidth",
+            kind=case.kind,
+            engine=case.engine,
+            direction=case.direction,
+            size_bytes=case.size_bytes,
+            state=state,
+            reason=None if measured else reason,
+            named=case.named,
+            clock=self.timing.clock if self.timing else None,
+            gated=self.timing.gated if self.timing else None,
+            verified=measured if self.trials else None,
+            rate_bytes_per_s=rate_over(self.trials, case.size_bytes) if measured else None,
+            driver_says=self.driver_says,
+            notes=self._notes(ended_because) if measured else (),
+            trials=tuple(self.trials),
+        )
+
+    def _notes(self, ended_because: str | None) -> tuple[str, ...]:
+        notes = []
+        if len(self.trials) < self.wanted:
+            why = self.reason or ended_because or "time budget"
+            notes.append(f"{len(self.trials)} of {self.wanted} trials: {why}")
+        if self.timing and self.timing.clock is Clock.EVENT and not self.timing.gated:
+            notes.append("no gate on this device: the time to queue may be in the figure")
+        return tuple(notes)
+
+
+class _Run:
+    """The measurement of one plan's cases on one device."""
+
+    def __init__(
+        self,
+        device: Device,
+        plan: BandwidthPlan,
+        observer: Observer,
+        sample_link: Callable[[], None],
+        *,
+        done: int,
+        total: int,
+    ) -> None:
+        self._device = device
+        self._plan = plan
+        self._observer = observer
+        self._sample_link = sample_link
+        self._done = done
+        self._total = total
+        self._draws = [_Draws(case, plan.trials) for case in plan.cases()]
+
+    def measure(self) -> Outcome:
+        """Measure round after round, and keep what is finished whatever happens."""
+        start = self._done
+        interrupted: Interrupted | None = None
+        lost: CudabwError | None = None
+        because: str | None = None
+        try:
+            with resources() as owned:
+                self._set_up(owned)
+                because = self._take_rounds()
+        except Interrupted as error:
+            interrupted, because = error, "interrupted"
+        except CudabwError as error:
+            lost, because = error, str(error)
+        return Outcome(
+            cases=tuple(draw.result(because) for draw in self._draws),
+            trials_done=self._done - start,
+            interrupted=interrupted,
+            error=lost,
+        )
+
+    def _set_up(self, owned: ExitStack) -> None:
+        device = self._device
+        self._pattern = owned.enter_context(closing(Pattern(self._plan.seed)))
+        self._stream = owned.enter_context(device.stream())
+        self._scratch = owned.enter_context(PageableBuffer(device, SCRATCH_BYTES))
+        self._timer = owned.enter_context(BatchTimer(device, _gate(device, owned), self._sample_link))
+
+    def _take_rounds(self) -> str | None:
+        """Take the trials; returns why they ended early, if they did."""
+        budget = Budget(self._plan.time_budget_s)
+        random = np.random.default_rng(self._plan.seed)
+        for number, draws in interleave(self._draws, self._plan.trials, random):
+            if number > 0 and budget.over():
+                return f"time budget of {self._plan.time_budget_s:g} s"
+            self._observer.progress(self._done, self._total, draws.case.label)
+            if draws.state is State.OK:
+                self._take_trial(draws)
+            self._done += 1
+        self._observer.progress(self._done, self._total, "")
+        return None
+
+    def _take_trial(self, draws: _Draws) -> None:
+        case = draws.case
+        try:
+            require_space(self._device, case.kind, case.size_bytes)
+            with resources() as owned:
+                transfer = self._transfer(case, owned)
+                draws.driver_says = transfer.confirm()
+                draws.trials.append(self._take_batches(draws, transfer))
+        except Interrupted:
+            raise
+        except CudabwError as error:
+            draws.fail(error)
+            self._require_device_alive(error)
+
+    def _transfer(self, case: BandwidthCase, owned: ExitStack) -> Transfer:
+        make = transfer_class(case.kind, case.direction)
+        return make(self._device, self._stream, self._pattern, self._scratch, case.kind, case.size_bytes, owned)
+
+    def _take_batches(self, draws: _Draws, transfer: Transfer) -> Trial:
+        if draws.times is None:
+            draws.times = self._calibrate(transfer)
+        samples = []
+        # The batch before the first warms up: it is changed, timed and verified like the others, and left out.
+        for batch in range(BATCHES_PER_TRIAL + 1):
+            self._observer.check_interrupt()
+            transfer.change(stamp_of(batch))
+            draws.timing = self._timer.time(transfer.work, draws.times)
+            transfer.verify(stamp_of(batch))
+            samples.append(_positive(draws.timing, draws.times))
+        return Trial(draws.times, tuple(samples[1:]), transfer.allocation_s)
+
+    def _calibrate(self, transfer: Transfer) -> int:
+        """How many copies make a batch: two are timed, the first of which also wakes the link."""
+        if not transfer.work.repeatable:
+            return 1
+        for _ in range(2):
+            timing = self._timer.time(transfer.work, 1)
+        return choose_times(timing.seconds, BATCH_SECONDS)
+
+    def _require_device_alive(self, error: CudabwError) -> None:
+        """End the run if the device is lost: everything after would fail for the same reason."""
+        try:
+            self._device.synchronize()
+        except CudabwError:
+            raise CudabwError(
+                f"device {self._device.ordinal} was lost: {error}",
+                hint=error.hint or "The driver's log (dmesg) says more.",
+            ) from error
+
+
+def _positive(timing: Timing, times: int) -> float:
+    if timing.seconds > 0:
+        return timing.seconds
+    raise CudabwError(
+        f"{times} copies took no time by the {timing.clock} clock, so there is no rate",
+        hint="Choose a larger --size.",
+    )
+
+
+def _gate(device: Device, owned: ExitStack) -> Gate | None:
+    try:
+        return owned.enter_context(Gate(device))
+    except CudabwError:
+        # Mapped memory can be refused as well; a run without a gate says so in each row.
+        return None
+
+
+def with_link(case: CaseResult, link: Link) -> CaseResult:
+    """The case with its share of what the link can carry, where both are known."""
+    if case.rate_bytes_per_s is None or not link.ceiling_bytes_per_s:
+        return case
+    return replace(case, link_fraction=case.rate_bytes_per_s.median / link.ceiling_bytes_per_s)

@@ -1,0 +1,61 @@
+"""What a benchmark hands back: results of all its cases, and why it ended early if it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cudabw.errors import CudabwError, Interrupted, RefusedError, UnsupportedError, WrongDataError
+from cudabw.results.model import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cudabw.results.model import CaseResult
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The results of a benchmark.
+
+    Attributes:
+        cases: One for each case, in the order of the plan.
+        trials_done: Trials begun and ended, for progress.
+        interrupted: The signal that stopped it.
+        error: What made going on pointless, such as a lost device.
+    """
+
+    cases: tuple[CaseResult, ...] = ()
+    trials_done: int = 0
+    interrupted: Interrupted | None = None
+    error: CudabwError | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it ended before everything was measured."""
+        return self.interrupted is not None or self.error is not None
+
+    @property
+    def ended_because(self) -> str | None:
+        """Why it ended early, in words."""
+        return "interrupted" if self.interrupted else str(self.error) if self.error else None
+
+    def extended(self, cases: Iterable[CaseResult]) -> Outcome:
+        """The outcome with more cases."""
+        return replace(self, cases=(*self.cases, *cases))
+
+    def merged(self, other: Outcome) -> Outcome:
+        """This outcome followed by another's."""
+        return replace(other, cases=self.cases + other.cases, trials_done=self.trials_done + other.trials_done)
+
+
+def failure_of(error: CudabwError) -> tuple[State, str]:
+    """The state and the reason of a case that an error ended."""
+    reason = f"{error.message}. {error.hint}" if error.hint else error.message
+    if isinstance(error, WrongDataError):
+        return State.WRONG_DATA, reason
+    if isinstance(error, UnsupportedError):
+        return State.UNSUPPORTED, reason
+    if isinstance(error, RefusedError):
+        return State.REFUSED, reason
+    return State.FAILED, reason

@@ -1,0 +1,72 @@
+"""Whether there is room: asked before allocating, with the numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudabw.benchmarks.transfers import SCRATCH_BYTES
+from cudabw.errors import RefusedError
+from cudabw.system.host_memory import host_memory
+from cudabw.units import format_size
+
+if TYPE_CHECKING:
+    from cudabw.runtime.device import Device
+
+# What the process, the driver and the rest of the machine need besides our buffers.
+HOST_RESERVE_BYTES = 256 << 20
+# More managed memory than this share of the card's free memory can hang the card.
+MANAGED_SHARE = 4
+
+
+def host_bytes(kind: str, nbytes: int, *, emulated: bool) -> int:
+    """Host memory that one trial holds at once: the buffer, the scratch, and an emulated device's own memory."""
+    on_device = device_bytes(kind, nbytes)
+    # The emulated device moves managed pages through a shadow of its own.
+    return nbytes + SCRATCH_BYTES + (on_device if emulated else 0)
+
+
+def device_bytes(kind: str, nbytes: int) -> int:
+    """Device memory that one trial holds at once."""
+    if kind == "write-combined":
+        return nbytes + min(nbytes, SCRATCH_BYTES)
+    return nbytes
+
+
+def require_space(device: Device, kind: str, nbytes: int) -> None:
+    """Refuse what cannot fit.
+
+    Raises:
+        RefusedError: Says what is needed and what is there, in host or device memory.
+    """
+    _require_device(device, kind, device_bytes(kind, nbytes))
+    needed = host_bytes(kind, nbytes, emulated=device.driver.emulated)
+    memory = host_memory()
+    if memory.available_bytes is None:
+        return
+    left = memory.available_bytes - HOST_RESERVE_BYTES
+    if needed > left:
+        raise RefusedError(
+            f"{kind} needs {format_size(needed)} of host memory, and {_readable(left)} can be used "
+            f"({memory.limit_source})",
+            hint="Choose a smaller --size.",
+        )
+
+
+def _require_device(device: Device, kind: str, needed: int) -> None:
+    free = device.free_bytes
+    if needed > free:
+        raise RefusedError(
+            f"{kind} needs {format_size(needed)} of device memory, and {_readable(free)} is free "
+            f"on device {device.ordinal}",
+            hint="Choose a smaller --size, or free memory on the device.",
+        )
+    if kind == "managed" and needed > free // MANAGED_SHARE:
+        raise RefusedError(
+            f"managed needs {format_size(needed)}, more than a quarter of the {_readable(free)} free "
+            f"on device {device.ordinal}",
+            hint="Choose a smaller --size: too much managed memory can hang a device.",
+        )
+
+
+def _readable(nbytes: int) -> str:
+    return format_size(max(0, nbytes) >> 20 << 20)

@@ -1,0 +1,224 @@
+"""What one trial moves: fresh buffers, filled on every page, changed before each batch and checked after it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabw.copying.driver_copy import PreparedCopy, copy
+from cudabw.copying.prefetch import PreparedPrefetch
+from cudabw.measuring.verification import stamp_device, stamp_host
+from cudabw.runtime.confirmation import confirm
+from cudabw.runtime.memory import (
+    Buffer,
+    DeviceBuffer,
+    ManagedBuffer,
+    MappedBuffer,
+    PageableBuffer,
+    PinnedBuffer,
+    RegisteredBuffer,
+    WriteCombinedBuffer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import ExitStack
+
+    from cudabw.measuring.timing import Work
+    from cudabw.measuring.verification import Pattern
+    from cudabw.runtime.device import Device
+    from cudabw.runtime.stream import Stream
+
+SCRATCH_BYTES = 16 << 20  # a whole number of the pattern's blocks
+
+
+def _registered(device: Device, nbytes: int) -> RegisteredBuffer:
+    # Touched before it is registered, as a program's array would be.
+    return RegisteredBuffer(device, np.zeros(nbytes, np.uint8))
+
+
+HOST_BUFFERS: dict[str, Callable[[Device, int], Buffer]] = {
+    "pageable": PageableBuffer,
+    "pinned": PinnedBuffer,
+    "mapped": MappedBuffer,
+    "write-combined": WriteCombinedBuffer,
+    "registered": _registered,
+    "managed": ManagedBuffer,
+}
+
+
+class Transfer(ABC):
+    """One direction between fresh memory of one kind and the device.
+
+    Args:
+        device: The device.
+        stream: Where the timed work runs.
+        pattern: The bytes to move.
+        scratch: Pageable memory through which device memory is filled and read back.
+        kind: Kind of the host memory.
+        nbytes: Bytes to move.
+        owned: Releases the transfer's buffers.
+
+    Attributes:
+        work: What is timed.
+        allocation_s: Seconds that getting the host memory took; pinning included, touching not.
+    """
+
+    work: Work
+
+    def __init__(
+        self,
+        device: Device,
+        stream: Stream,
+        pattern: Pattern,
+        scratch: PageableBuffer,
+        kind: str,
+        nbytes: int,
+        owned: ExitStack,
+    ) -> None:
+        self._pattern = pattern
+        self._scratch = scratch
+        self._owned = owned
+        now = device.driver.now
+        start = now()
+        self.host = owned.enter_context(HOST_BUFFERS[kind](device, nbytes))
+        self.allocation_s = now() - start
+        self._set_up(device, stream, nbytes)
+
+    @abstractmethod
+    def _set_up(self, device: Device, stream: Stream, nbytes: int) -> None:
+        """Allocate the other side, fill the source, touch every page of the destination, prepare the work."""
+
+    @abstractmethod
+    def change(self, stamp: int) -> None:
+        """Make every page of the source new."""
+
+    @abstractmethod
+    def verify(self, stamp: int) -> None:
+        """Compare the destination with what the source holds.
+
+        Raises:
+            WrongDataError: They differ.
+        """
+
+    def confirm(self) -> str:
+        """What the driver says the host memory is (:func:`cudabw.runtime.confirmation.confirm`)."""
+        return confirm(self.host)
+
+    def _fill_through_scratch(self, destination: Buffer, stamp: int) -> None:
+        scratch = self._scratch.array()
+        for start in range(0, destination.nbytes, SCRATCH_BYTES):
+            part = destination[start : start + SCRATCH_BYTES]
+            self._pattern.fill(scratch[: part.nbytes], stamp=stamp, offset=start)
+            copy(part, self._scratch[: part.nbytes])
+
+    def _check_through_scratch(self, source: Buffer, stamp: int) -> None:
+        for start in range(0, source.nbytes, SCRATCH_BYTES):
+            part = source[start : start + SCRATCH_BYTES]
+            copy(self._scratch[: part.nbytes], part)
+            self._pattern.check(self._scratch[: part.nbytes].array(), stamp=stamp, offset=start)
+
+
+class HostToDevice(Transfer):
+    """From host memory into device memory."""
+
+    def _set_up(self, device: Device, stream: Stream, nbytes: int) -> None:
+        self._device_buffer = self._owned.enter_context(DeviceBuffer(device, nbytes))
+        self._pattern.fill(self.host.array(), stamp=0)
+        self._touch(device)
+        self.work = PreparedCopy(self._device_buffer, self.host, stream)
+
+    def _touch(self, device: Device) -> None:
+        address = device.driver.api.CUdeviceptr(int(self._device_buffer.device_pointer))
+        device.call("cuMemsetD8Async", address, 0, self._device_buffer.nbytes, device.default_stream.handle)
+        device.default_stream.synchronize()
+
+    def change(self, stamp: int) -> None:
+        """Make every page of the source new."""
+        stamp_host(self.host.array(), stamp)
+
+    def verify(self, stamp: int) -> None:
+        """Copy the destination back and compare it."""
+        self._check_through_scratch(self._device_buffer, stamp)
+
+
+class DeviceToHost(Transfer):
+    """From device memory into host memory."""
+
+    def _set_up(self, device: Device, stream: Stream, nbytes: int) -> None:
+        self._device_buffer = self._owned.enter_context(DeviceBuffer(device, nbytes))
+        self._fill_through_scratch(self._device_buffer, stamp=0)
+        self.host.array()[:] = 0
+        self.work = PreparedCopy(self.host, self._device_buffer, stream)
+
+    def change(self, stamp: int) -> None:
+        """Make every page of the source new."""
+        stamp_device(self._device_buffer, stamp)
+
+    def verify(self, stamp: int) -> None:
+        """Compare the destination where it is."""
+        self._pattern.check(self.host.array(), stamp=stamp)
+
+
+class DeviceToWriteCombined(DeviceToHost):
+    """From device memory into write-combined memory, which the CPU reads forty times slower than any other."""
+
+    def _set_up(self, device: Device, stream: Stream, nbytes: int) -> None:
+        super()._set_up(device, stream, nbytes)
+        self._returned = self._owned.enter_context(DeviceBuffer(device, min(nbytes, SCRATCH_BYTES)))
+
+    def verify(self, stamp: int) -> None:
+        """Copy the destination through the device into memory that the CPU reads well, and compare it there."""
+        for start in range(0, self.host.nbytes, SCRATCH_BYTES):
+            part = self.host[start : start + SCRATCH_BYTES]
+            copy(self._returned, part)
+            copy(self._scratch[: part.nbytes], self._returned[: part.nbytes])
+            self._pattern.check(self._scratch[: part.nbytes].array(), stamp=stamp, offset=start)
+
+
+class ManagedMigration(Transfer):
+    """Managed pages sent to one side by a prefetch; before each batch they are made resident on the other."""
+
+    to_device: bool
+
+    def _set_up(self, device: Device, stream: Stream, nbytes: int) -> None:  # noqa: ARG002 - it has no other side
+        assert isinstance(self.host, ManagedBuffer)  # noqa: S101 - the kind says so; for the type checker
+        self._back = PreparedPrefetch(self.host, stream, to_device=not self.to_device)
+        self._to_host = self._back if self.to_device else PreparedPrefetch(self.host, stream, to_device=False)
+        self._pattern.fill(self.host.array(), stamp=0)
+        self.work = PreparedPrefetch(self.host, stream, to_device=self.to_device)
+
+    def change(self, stamp: int) -> None:
+        """Make every page new, then send the pages back to where they come from."""
+        # Written by the CPU while they are on its side: a fault per page would take a thousand times longer.
+        self._to_host.submit()
+        stamp_host(self.host.array(), stamp)
+        self._back.submit()
+        self._back.stream.synchronize()
+
+    def verify(self, stamp: int) -> None:
+        """Read the bytes from where they went, and compare them."""
+        self._check_through_scratch(self.host, stamp)
+
+
+class ManagedToDevice(ManagedMigration):
+    """Managed pages from host to device."""
+
+    to_device = True
+
+
+class ManagedToHost(ManagedMigration):
+    """Managed pages from device to host."""
+
+    to_device = False
+
+
+def transfer_class(kind: str, direction: str) -> type[Transfer]:
+    """The transfer that measures a kind of memory in a direction."""
+    if kind == "managed":
+        return ManagedToDevice if direction == "h2d" else ManagedToHost
+    if direction == "h2d":
+        return HostToDevice
+    return DeviceToWriteCombined if kind == "write-combined" else DeviceToHost

@@ -1,0 +1,110 @@
+"""``cudabw bandwidth``."""
+
+from __future__ import annotations
+
+import sys
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import click
+
+from cudabw.cli.parameters import COUNT, SECONDS, SIZES, device_options, json_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_KINDS = {
+    "pageable": "Ordinary memory; the driver copies it through buffers of its own.",
+    "pinned": "Page-locked memory, which the copy engines reach directly.",
+    "mapped": "Pinned memory that the device has an address for.",
+    "write-combined": "Pinned memory outside the CPU's caches.",
+    "registered": "An existing array's pages, locked where they are.",
+    "managed": "Memory whose pages move; measured by prefetching.",
+}
+
+
+def _kind_options(function: click.decorators.FC) -> click.decorators.FC:
+    for kind, text in reversed(_KINDS.items()):
+        function = click.option(f"--{kind}", is_flag=True, help=text)(function)
+    return function
+
+
+_EXAMPLES = """\b
+Examples:
+  cudabw bandwidth --pinned --size 512MiB
+  cudabw bandwidth --all --size 4KiB:256MiB:x4 --direction h2d
+  cudabw bandwidth --json > result.json
+"""
+
+
+@click.command(short_help="Bandwidth between host and device, for each kind of host memory.", epilog=_EXAMPLES)
+@_kind_options
+@click.option("--all", "all_kinds", is_flag=True, help="All six kinds; those this machine lacks do not fail the run.")
+@click.option(
+    "--direction",
+    "directions",
+    type=click.Choice(["h2d", "d2h"]),
+    multiple=True,
+    help="Host to device or device to host; may be repeated.  [default: both]",
+)
+@click.option(
+    "--size",
+    "sizes",
+    type=SIZES,
+    multiple=True,
+    metavar="SIZE",
+    help="Bytes of one copy: 64MiB, a list 1MiB,64MiB, or a range 4KiB:256MiB:x4 or 1MiB:8MiB:+1MiB; "
+    "may be repeated.  [default: 64MiB]",
+)
+@click.option("--trials", type=COUNT, default=None, metavar="N", help="Independent draws of each case.  [default: 5]")
+@click.option(
+    "--time-budget",
+    type=SECONDS,
+    default=None,
+    metavar="TIME",
+    help="Begin no further trial after this time, such as 30s or 2min; every case gets at least one.",
+)
+@device_options
+@json_option
+def command(
+    *,
+    all_kinds: bool,
+    directions: tuple[str, ...],
+    sizes: tuple[tuple[int, ...], ...],
+    trials: int | None,
+    time_budget: float | None,
+    device: int | None,
+    backend: str | None,
+    as_json: bool,
+    **kinds: bool,
+) -> int:
+    """Measure how fast bytes move between host and device.
+
+    Without a kind, pageable, pinned and mapped memory are measured. Each figure is the median over trials with
+    fresh allocations; every copy is verified, and a wrong one is never shown as a number.
+    """
+    from cudabw.benchmarks.api import run_plans
+    from cudabw.benchmarks.bandwidth import DEFAULT_KINDS, DEFAULT_SIZE, DEFAULT_TRIALS, DIRECTIONS, BandwidthPlan
+    from cudabw.cli.present import measure_and_present
+    from cudabw.report.bandwidth_table import print_bandwidth
+
+    named = _named_kinds(kinds)
+    plan = BandwidthPlan(
+        kinds=tuple(_KINDS) if all_kinds else named or DEFAULT_KINDS,
+        directions=[way for way in DIRECTIONS if way in (directions or DIRECTIONS)],
+        sizes=tuple(dict.fromkeys(chain.from_iterable(sizes))) or (DEFAULT_SIZE,),
+        trials=trials or DEFAULT_TRIALS,
+        time_budget_s=time_budget,
+        named=frozenset(named),
+    )
+    return measure_and_present(
+        lambda observer: run_plans(
+            sys.argv[1:], (plan,), backend=backend or "auto", device=device or 0, observer=observer
+        ),
+        print_bandwidth,
+        as_json=as_json,
+    )
+
+
+def _named_kinds(flags: dict[str, bool]) -> Sequence[str]:
+    return [kind for kind in _KINDS if flags[kind.replace("-", "_")]]

@@ -1,0 +1,83 @@
+"""The command group: finds commands by name, and turns every way a command can end into its exit code."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cudabw import __version__
+from cudabw.errors import CudabwError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+READER_LEFT = 141
+
+_COMMANDS = {
+    "bandwidth": "cudabw.cli.bandwidth",
+}
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module only when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in _COMMANDS:
+            return None
+        command = importlib.import_module(_COMMANDS[cmd_name]).command
+        assert isinstance(command, click.Command)  # noqa: S101 - each module of the table has one
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="cudabw", message="%(prog)s %(version)s")
+def cudabw() -> None:
+    """Measure what a CUDA machine really gives."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; every error becomes one message on stderr and an exit code.
+
+    Args:
+        arguments: The command line; None for the process's own.
+    """
+    try:
+        code = cudabw.main(arguments, prog_name="cudabw", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except CudabwError as error:
+        show_error(error.message, error.hint)
+        return error.exit_code
+    except OSError as error:
+        return _output_failed(error)
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+def show_error(message: str, hint: str) -> None:
+    """Print an error and what to do about it on stderr."""
+    click.echo(f"cudabw: error: {message}", err=True)
+    if hint:
+        click.echo(f"cudabw: hint: {hint}", err=True)
+
+
+def _output_failed(error: OSError) -> int:
+    # What is left in the buffer cannot be written either; the interpreter must not try again at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.EPIPE:
+        return READER_LEFT
+    show_error(f"the output could not be written: {error.strerror or error}", "")
+    return 1

@@ -1,0 +1,65 @@
+"""What every measuring command does around its measurement: listen, show progress, print, end."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cudabw.benchmarks.observer import Observer
+from cudabw.cli.main import show_error
+from cudabw.cli.signals import StopSignals
+from cudabw.report.console import make_console
+from cudabw.report.progress import progress_bar
+from cudabw.results.exit_code import exit_code
+from cudabw.results.files import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from cudabw.results.model import RunResult
+
+USAGE = 2
+
+
+def measure_and_present(
+    measure: Callable[[Observer], RunResult],
+    print_tables: Callable[[RunResult, Console], None],
+    *,
+    as_json: bool,
+) -> int:
+    """Run a measurement, print its results on stdout and everything else on stderr.
+
+    Returns:
+        The exit code that the results mean.
+    """
+    with StopSignals() as signals, progress_bar(make_console(sys.stderr)) as progress:
+        result = measure(Observer(progress, _notify, signals.check))
+    if result.error is not None:
+        show_error(result.error.message, result.error.hint)
+    code = exit_code(result)
+    if code != USAGE:
+        write_result(to_json(result) + "\n" if as_json else _rendered(result, print_tables))
+    return code
+
+
+def write_result(text: str) -> None:
+    """Write to stdout, replacing what its encoding lacks; a failure to write is raised here, not at the end."""
+    encoding = sys.stdout.encoding or "ascii"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def _rendered(result: RunResult, print_tables: Callable[[RunResult, Console], None]) -> str:
+    # Captured, because rich would turn a closed pipe into an exit code of its own.
+    console = make_console(sys.stdout)
+    with console.capture() as captured:
+        print_tables(result, console)
+    return "\n".join(line.rstrip() for line in captured.get().split("\n"))
+
+
+def _notify(text: str) -> None:
+    click.echo(f"cudabw: {text}", err=True)

@@ -1,0 +1,148 @@
+"""The ``driver`` engine: copies by the driver's own functions, through the device's copy engines."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from cudabw.errors import CudabwError
+from cudabw.runtime.ownership import take
+
+if TYPE_CHECKING:
+    from cudabw.runtime.memory import Buffer
+    from cudabw.runtime.stream import Stream
+
+ENGINE = "driver"
+
+
+def copy(dst: Buffer, src: Buffer, *, stream: Stream | None = None) -> None:
+    """Copy all bytes of ``src`` to the beginning of ``dst``.
+
+    Without a stream the destination is readable when this returns. With one, the copy is ordered on that
+    stream; the driver holds the host all the same where pageable memory takes part.
+    Parts are copied by slicing: ``copy(dst[4096:8192], src)``.
+
+    Raises:
+        ValueError: ``src`` has more bytes than ``dst``, ``dst`` is read-only, or they overlap.
+        CudabwError: A pageable copy would wait behind a closed gate for ever.
+        ClosedError: A buffer or the stream was closed.
+        DriverError: The driver refused the copy.
+    """
+    if stream is None and dst.has_host_side and src.has_host_side and "managed" not in (dst.kind, src.kind):
+        _copy_on_the_host(dst, src)
+        return
+    prepared = PreparedCopy(dst, src, stream or _device_side(dst, src).device.default_stream)
+    prepared.submit()
+    if stream is None:
+        prepared.stream.synchronize()
+
+
+class PreparedCopy:
+    """A copy whose addresses and function were looked up once, to be submitted many times.
+
+    Args:
+        dst: Destination.
+        src: Source.
+        stream: The stream that the copies are ordered on.
+
+    Attributes:
+        holds_host: Whether the driver holds the host while it copies, as it does for pageable memory.
+        repeatable: A copy does the same work each time.
+
+    Raises:
+        ValueError: As for :func:`copy`.
+    """
+
+    repeatable = True
+
+    def __init__(self, dst: Buffer, src: Buffer, stream: Stream) -> None:
+        _check(dst, src)
+        self.dst = dst
+        self.src = src
+        self.stream = stream
+        self.nbytes = src.nbytes
+        self.holds_host = "pageable" in (dst.kind, src.kind)
+        self._device = stream.device
+        self._owners = (dst.ownership, src.ownership)
+        self._function, self._arguments = _route(dst, src)
+        self._call = getattr(self._device.driver.api, self._function)
+
+    def submit(self, times: int = 1) -> None:
+        """Take ownership of both buffers and queue the copy; it waits on the device for earlier uses elsewhere.
+
+        Args:
+            times: How many times to queue it, so that a timed batch holds little else than the driver's calls.
+
+        Raises:
+            CudabwError: A pageable copy would wait behind a closed gate for ever.
+            ClosedError: A buffer or the stream was closed.
+            DriverError: The driver refused the copy.
+        """
+        if self.nbytes == 0:
+            return
+        self._check_open()
+        call, (dst, src), nbytes, handle = self._call, self._arguments, self.nbytes, self.stream.handle
+        with self._device.lock:
+            self._device.activate()
+            take(self._owners, self.stream, self._device.waits)
+            for _ in range(times):
+                (status,) = call(dst, src, nbytes, handle)
+                if status:
+                    self._device.driver.check(self._function, status)
+
+    def _check_open(self) -> None:
+        self.dst.require_open()
+        self.src.require_open()
+        self.stream.require_open()
+        if self.holds_host and self.stream.gate is not None:
+            raise CudabwError(
+                f"a copy of {self.nbytes} pageable bytes would hold the host behind a closed gate for ever",
+                hint="Open the gate first, or use pinned memory.",
+            )
+
+
+def _route(dst: Buffer, src: Buffer) -> tuple[str, tuple[Any, Any]]:
+    """The driver's function for a pair of buffers, and its first two arguments."""
+    to_address = dst.device.driver.api.CUdeviceptr
+    on_device = (dst.kind == "device", src.kind == "device")
+    if on_device == (True, True):
+        return "cuMemcpyDtoDAsync", (to_address(int(dst.device_pointer)), to_address(int(src.device_pointer)))
+    if on_device == (True, False) and src.kind != "managed":
+        return "cuMemcpyHtoDAsync", (to_address(int(dst.device_pointer)), int(src.host_pointer))
+    if on_device == (False, True) and dst.kind != "managed":
+        return "cuMemcpyDtoHAsync", (int(dst.host_pointer), to_address(int(src.device_pointer)))
+    # Managed memory and pairs of host buffers: unified addressing tells the sides apart.
+    return "cuMemcpyAsync", (to_address(_any_address(dst)), to_address(_any_address(src)))
+
+
+def _any_address(buffer: Buffer) -> int:
+    return int(buffer.host_pointer) if buffer.has_host_side else int(buffer.device_pointer)
+
+
+def _device_side(dst: Buffer, src: Buffer) -> Buffer:
+    return dst if dst.has_device_side else src
+
+
+def _copy_on_the_host(dst: Buffer, src: Buffer) -> None:
+    _check(dst, src)
+    for buffer in (dst, src):
+        buffer.device.settle(buffer.ownership)
+    ctypes.memmove(int(dst.host_pointer), int(src.host_pointer), src.nbytes)
+
+
+def _check(dst: Buffer, src: Buffer) -> None:
+    if src.nbytes > dst.nbytes:
+        raise ValueError(f"{src.nbytes} bytes of {src.kind} memory do not fit into {dst.nbytes} bytes of {dst.kind}")
+    if dst.read_only:
+        raise ValueError(f"this {dst.kind} buffer is read-only, so it cannot be a destination")
+    if _overlap(dst, src):
+        raise ValueError(
+            f"source and destination overlap: {src.nbytes} bytes at 0x{_any_address(src):x} and 0x{_any_address(dst):x}"
+        )
+
+
+def _overlap(dst: Buffer, src: Buffer) -> bool:
+    if dst.has_host_side != src.has_host_side:
+        return False
+    first, second = sorted((_any_address(dst), _any_address(src)))
+    return first + src.nbytes > second and src.nbytes > 0

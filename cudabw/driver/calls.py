@@ -1,0 +1,178 @@
+"""Checked calls into a CUDA driver: a status becomes a value or an error that says what to do."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from cudabw.driver.hints import hint_for
+from cudabw.errors import CudabwError, DriverError, NoDriverError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SUCCESS = 0
+NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
+
+# What cuda-bindings really raises instead of returning a status. The classes are private to it and
+# differ between releases (12.9.0 has none of its own), so they are told apart by name and text.
+_UNKNOWN_STATUS = re.compile(r"(\d+) is not a valid CUresult")
+_NO_ENTRY_POINT = re.compile(r'[Ff]unction "?\w+"? (is )?not found')
+_NO_LIBRARY = re.compile(r"Failed to (open|dlopen|get cuGetProcAddress)")
+
+
+class Driver:
+    """Checked calls into a driver with the surface of ``cuda.bindings.driver``.
+
+    Args:
+        api: The module ``cuda.bindings.driver``, or an ``EmulatedDriver``.
+        emulated: Whether host memory plays the device.
+        now: The host clock that measurements read, in seconds.
+        path: The file ``libcuda`` was loaded from, where it is known.
+
+    Attributes:
+        api: Called directly by hot paths, which then hand a failure to :meth:`check`; enums,
+            structs and handle types are read from it as well.
+        emulated: As given.
+        now: As given.
+        path: As given.
+    """
+
+    def __init__(
+        self,
+        api: Any,  # noqa: ANN401 - the bindings ship without types
+        *,
+        emulated: bool,
+        now: Callable[[], float] = time.perf_counter,
+        path: str | None = None,
+    ) -> None:
+        self.api = api
+        self.emulated = emulated
+        self.now = now
+        self.path = path
+        self._version: int | None = None
+
+    def call(self, function: str, *args: object) -> Any:  # noqa: ANN401 - what the function returns
+        """Call a driver function by name.
+
+        Returns:
+            None, the value, or a tuple of values: what follows the status.
+
+        Raises:
+            DriverError: The driver answered with a failure status.
+            UnsupportedError: The function is missing, or the status is CUDA_ERROR_NOT_SUPPORTED.
+            NoDriverError: There is no driver library that can be loaded.
+        """
+        status, value = self.attempt(function, *args)
+        self.check(function, status)
+        return value
+
+    def attempt(self, function: str, *args: object) -> tuple[int, Any]:
+        """Call a driver function by name where a failure status is one of the expected answers.
+
+        Returns:
+            The status, and what :meth:`call` would return.
+
+        Raises:
+            UnsupportedError: The function is missing from the bindings or from the driver.
+            NoDriverError: There is no driver library that can be loaded.
+        """
+        entry = getattr(self.api, function, None)
+        if entry is None:
+            raise UnsupportedError(f"{function} does not exist in cuda-bindings {self.bindings_version()}")
+        try:
+            status, *values = entry(*args)
+        except ValueError as error:
+            return _unknown_status(error), None
+        except RuntimeError as error:
+            absence = self._absence(function, error)
+            if absence is None:
+                raise
+            raise absence from error
+        return int(status), _unwrap(values)
+
+    def check(self, function: str, status: Any) -> None:  # noqa: ANN401 - a CUresult or an int
+        """Raise for a failure status; for hot paths that called the function directly.
+
+        Raises:
+            DriverError: The status is a failure.
+            UnsupportedError: The status is CUDA_ERROR_NOT_SUPPORTED.
+        """
+        code = int(status)
+        if code == SUCCESS:
+            return
+        hint = hint_for(code, function)
+        if code == NOT_SUPPORTED:
+            raise UnsupportedError(
+                f"{function} is not supported here ({self.status_name(code)}, {code}){self._versions()}", hint=hint
+            )
+        raise DriverError(function, code, self.status_name(code), hint=hint)
+
+    def has(self, function: str) -> bool:
+        """Whether the bindings have this function; the loaded driver may still lack it."""
+        return getattr(self.api, function, None) is not None
+
+    def version(self) -> int:
+        """The CUDA version the driver supports, 1000 x major + 10 x minor (``cuDriverGetVersion``).
+
+        Raises:
+            DriverError: The driver could not say.
+            NoDriverError: There is no driver library that can be loaded.
+        """
+        if self._version is None:
+            self._version = int(self.call("cuDriverGetVersion"))
+        return self._version
+
+    def bindings_version(self) -> str:
+        """The version of cuda-bindings, whose enums and structs also the emulated device uses."""
+        import cuda.bindings
+
+        return str(cuda.bindings.__version__)
+
+    def bindings_major(self) -> int:
+        """The major version of cuda-bindings, which decides how some functions are called."""
+        return int(self.bindings_version().split(".")[0])
+
+    def status_name(self, code: int) -> str:
+        """The symbolic name of a status, or ``CUresult 9999`` for one the bindings do not know."""
+        # From the enum, not cuGetErrorName: after a lost device even that may fail or hang.
+        try:
+            return str(self.api.CUresult(code).name)
+        except ValueError:
+            return f"CUresult {code}"
+
+    def _versions(self) -> str:
+        # Only what is already known: describing an error never calls the driver.
+        return "" if self._version is None else f"; the driver supports CUDA {format_version(self._version)}"
+
+    def _absence(self, function: str, error: RuntimeError) -> CudabwError | None:
+        """What an exception of the bindings says is absent; None when it says something else."""
+        kind = type(error).__name__
+        if kind == "FunctionNotFoundError" or _NO_ENTRY_POINT.fullmatch(str(error)):
+            return UnsupportedError(
+                f"{function} does not exist in the installed driver{self._versions()}",
+                hint="A newer NVIDIA driver has this function.",
+            )
+        if kind == "DynamicLibNotFoundError" or _NO_LIBRARY.match(str(error)):
+            return NoDriverError(f"The CUDA driver library cannot be used: {error}", hint="Install the NVIDIA driver.")
+        return None
+
+
+def format_version(version: int) -> str:
+    """Write a driver's version the way NVIDIA does: 12090 is ``12.9``."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _unwrap(values: list[Any]) -> Any:  # noqa: ANN401 - what the function returns
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _unknown_status(error: ValueError) -> int:
+    """The number of a status the bindings have no name for; any other ``ValueError`` is raised again."""
+    match = _UNKNOWN_STATUS.fullmatch(str(error))
+    if match is None:
+        raise error
+    return int(match[1])

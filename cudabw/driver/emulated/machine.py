@@ -1,0 +1,303 @@
+"""The state behind the emulated driver: devices, contexts, handles and the calling threads."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from cudabw.driver.emulated.address_space import AddressSpace, Allocation
+from cudabw.driver.emulated.clock import Clock
+from cudabw.driver.emulated.faults import FaultBook
+from cudabw.driver.emulated.kernels import Kernel
+from cudabw.driver.emulated.refusals import (
+    CONTEXT_IS_DESTROYED,
+    INVALID_CONTEXT,
+    INVALID_DEVICE,
+    INVALID_HANDLE,
+    NOT_INITIALIZED,
+    OUT_OF_MEMORY,
+    STREAM_CAPTURE_UNSUPPORTED,
+    Refusal,
+)
+from cudabw.driver.emulated.shape import Shape
+from cudabw.driver.emulated.streams import Capture, Health, Stream
+
+T = TypeVar("T")
+
+GLOBAL_CAPTURE = 0
+THREAD_LOCAL_CAPTURE = 1
+
+
+class Needs(Enum):
+    """What must have happened before a function can be called."""
+
+    NOTHING = 0
+    INITIALISATION = 1
+    CONTEXT = 2
+
+
+class Context:
+    """The primary context of one device."""
+
+    def __init__(self, handle: int, ordinal: int) -> None:
+        self.handle = handle
+        self.ordinal = ordinal
+        self.health = Health()
+        self.streams: list[Stream] = []
+        self.peers: frozenset[int] = frozenset()
+        self.legacy: Stream | None = None
+        self.destroyed = False
+
+
+@dataclass(slots=True)
+class Device:
+    """One emulated device; ``used`` counts the bytes allocated on it."""
+
+    ordinal: int
+    used: int = 0
+    retained: int = 0
+    context: Context | None = None
+
+
+class _ThreadState(threading.local):
+    def __init__(self) -> None:
+        self.contexts: list[Context] = []
+
+
+class Machine:
+    """Everything the emulated driver knows.
+
+    Args:
+        shape: Devices and their memory.
+        faults: What goes wrong.
+        clock: Of host threads and streams.
+        kernels: What the device can run.
+    """
+
+    def __init__(self, shape: Shape, faults: FaultBook, clock: Clock, kernels: Mapping[str, Kernel]) -> None:
+        self.shape = shape
+        self.faults = faults
+        self.clock = clock
+        self.kernels = kernels
+        self.memory = AddressSpace()
+        self.devices = [Device(ordinal) for ordinal in range(shape.devices)]
+        self.initialised = False
+        self.lock = threading.RLock()
+        self.captures: list[Capture] = []
+        self.numbers = itertools.count(1)
+        self._stream_ordinals = itertools.count()
+        # Far from zero and from small numbers: no stream is mistaken for the null stream or an ordinal.
+        self._next_handle = itertools.count(0x10000, 0x10)
+        self._handles: dict[int, object] = {}
+        self._thread = _ThreadState()
+
+    # -- entering a call -------------------------------------------------------------------------------
+
+    def enter(self, function: str, needs: Needs, nbytes: int) -> None:
+        """Check what every call checks first.
+
+        Raises:
+            Refusal: A fault fires, the device is lost, or what the function needs is missing.
+        """
+        try:
+            self.faults.enter(function, nbytes)
+        finally:
+            if self.faults.lost:
+                self._lose()
+        if needs is not Needs.NOTHING and not self.initialised:
+            raise Refusal(NOT_INITIALIZED)
+        if needs is Needs.CONTEXT:
+            self.context.health.check()
+
+    @property
+    def contexts(self) -> list[Context]:
+        """The calling thread's stack of contexts; the last one is current."""
+        return self._thread.contexts
+
+    @property
+    def context(self) -> Context:
+        """The calling thread's current context. Raises Refusal (201) without one, 709 if it was destroyed."""
+        if not self.contexts:
+            raise Refusal(INVALID_CONTEXT)
+        if self.contexts[-1].destroyed:
+            raise Refusal(CONTEXT_IS_DESTROYED)
+        return self.contexts[-1]
+
+    # -- handles ---------------------------------------------------------------------------------------
+
+    def add(self, thing: object) -> int:
+        """Give something a handle; no two things of any type share one."""
+        with self.lock:
+            handle = next(self._next_handle)
+            self._handles[handle] = thing
+        return handle
+
+    def find(self, handle: int, kind: type[T]) -> T:
+        """What a handle stands for. Raises Refusal (400) for another type, or one unknown or destroyed."""
+        thing = self._handles.get(handle)
+        if not isinstance(thing, kind):
+            raise Refusal(INVALID_HANDLE)
+        return thing
+
+    def take(self, handle: int, kind: type[T]) -> T:
+        """As `find`, and the handle is unknown from here on."""
+        with self.lock:
+            thing = self.find(handle, kind)
+            del self._handles[handle]
+        return thing
+
+    def discard(self, unwanted: Callable[[object], bool]) -> None:
+        """Forget the handles of all things that are unwanted."""
+        with self.lock:
+            for handle in [handle for handle, thing in self._handles.items() if unwanted(thing)]:
+                del self._handles[handle]
+
+    def find_context(self, handle: int) -> Context:
+        """A context by its handle. Raises Refusal (201) for anything else."""
+        thing = self._handles.get(handle)
+        if not isinstance(thing, Context):
+            raise Refusal(INVALID_CONTEXT)
+        return thing
+
+    def find_device(self, ordinal: int) -> Device:
+        """A device by its ordinal. Raises Refusal (101) for anything else."""
+        if not 0 <= ordinal < len(self.devices):
+            raise Refusal(INVALID_DEVICE)
+        return self.devices[ordinal]
+
+    # -- contexts --------------------------------------------------------------------------------------
+
+    def retain(self, device: Device) -> Context:
+        """The device's primary context, made if there is none."""
+        with self.lock:
+            if device.context is None:
+                handle = next(self._next_handle)
+                device.context = Context(handle, device.ordinal)
+                self._handles[handle] = device.context
+            device.retained += 1
+            return device.context
+
+    def release(self, device: Device) -> None:
+        """Give a primary context back; the last one destroys it with all that belongs to it.
+
+        Raises:
+            Refusal: 201, it was not retained.
+        """
+        with self.lock:
+            if device.context is None:
+                raise Refusal(INVALID_CONTEXT)
+            device.retained -= 1
+            if device.retained:
+                return
+            context, device.context = device.context, None
+        self._destroy(context)
+
+    def _destroy(self, context: Context) -> None:
+        context.destroyed = True
+        context.health.stopped = True
+        streams = self.streams_of(context)
+        for stream in streams:
+            stream.close()
+        for stream in streams:
+            stream.join()
+        for allocation in self.memory.of_context(context.handle):
+            self.free(allocation)
+        self.discard(lambda thing: thing is context or getattr(thing, "context", None) == context.handle)
+
+    def _lose(self) -> None:
+        for device in self.devices:
+            if device.context is not None:
+                device.context.health.fail(self.faults.lost)
+
+    # -- streams ---------------------------------------------------------------------------------------
+
+    def new_stream(self, context: Context, *, blocking: bool) -> Stream:
+        """A stream that the context waits for when it is synchronised."""
+        ordinal = next(self._stream_ordinals)
+        stream = Stream(ordinal, context.handle, context.ordinal, context.health, self.clock, blocking=blocking)
+        with self.lock:
+            context.streams.append(stream)
+        return stream
+
+    def legacy_stream(self, context: Context) -> Stream:
+        """The stream on which synchronous copies of a context run."""
+        with self.lock:
+            if context.legacy is None:
+                context.legacy = self.new_stream(context, blocking=True)
+            return context.legacy
+
+    def streams_of(self, context: Context) -> list[Stream]:
+        """All streams of a context that may have work, destroyed ones included until they have drained."""
+        with self.lock:
+            context.streams = [stream for stream in context.streams if not stream.ended]
+            return list(context.streams)
+
+    def drain(self, *contexts: Context, only_blocking: bool = False) -> None:
+        """Wait for all work of these contexts. Raises Refusal with the status of work that failed."""
+        for context in contexts:
+            for stream in self.streams_of(context):
+                if stream.blocking or not only_blocking:
+                    stream.drain()
+        for context in contexts:
+            context.health.surface()
+
+    def live_contexts(self) -> list[Context]:
+        """The contexts of all devices."""
+        with self.lock:
+            return [device.context for device in self.devices if device.context is not None]
+
+    def begin_capture(self, stream: Stream, capture: Capture) -> None:
+        """Let a stream record."""
+        with self.lock:
+            self.captures.append(capture)
+            stream.capture = capture
+
+    def end_capture(self, stream: Stream) -> None:
+        """Let a stream run what it is given again."""
+        with self.lock:
+            if stream.capture is not None:
+                self.captures.remove(stream.capture)
+            stream.capture = None
+
+    def refuse_while_capturing(self, status: int = STREAM_CAPTURE_UNSUPPORTED) -> None:
+        """Refuse a call that a capture does not survive, and spoil the capture, as the real driver does.
+
+        Raises:
+            Refusal: ``status``, a stream is capturing in a mode that forbids the call on this thread.
+        """
+        thread = threading.get_ident()
+        with self.lock:
+            spoiled = [
+                capture
+                for capture in self.captures
+                if capture.mode == GLOBAL_CAPTURE or (capture.mode == THREAD_LOCAL_CAPTURE and capture.thread == thread)
+            ]
+            for capture in spoiled:
+                capture.valid = False
+        if spoiled:
+            raise Refusal(status)
+
+    # -- memory ----------------------------------------------------------------------------------------
+
+    def charge(self, device: Device, nbytes: int) -> None:
+        """Take device memory. Raises Refusal (2) when there is not enough."""
+        with self.lock:
+            if device.used + nbytes > self.shape.memory:
+                raise Refusal(OUT_OF_MEMORY)
+            device.used += nbytes
+
+    def free(self, allocation: Allocation) -> None:
+        """Release an allocation that no queued work uses any more."""
+        self.memory.release(allocation)
+        with self.lock:
+            self.devices[allocation.ordinal].used -= allocation.charged
+
+    def close(self) -> None:
+        """End all workers and release all memory; what is queued is not run."""
+        for context in self.live_contexts():
+            self.find_device(context.ordinal).context = None
+            self._destroy(context)

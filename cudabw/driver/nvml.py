@@ -1,0 +1,141 @@
+"""What NVML knows about a device, from cuda-python's own bindings; every field optional.
+
+A measurement never depends on NVML: where the library is missing, refuses, or does not support a
+question, the answer is None. Devices are found by PCI address or UUID and never by index, because NVML
+counts devices in another order than CUDA and does not obey ``CUDA_VISIBLE_DEVICES``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Final
+
+_MODULE: Final = "cuda.bindings.nvml"
+
+_MAX_FIELD: Final = 63
+"""Largest value of the width field of PCIe's Link Status register (6 bits; the speed field has 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlLink:
+    """The PCIe link of a device at the moment it was asked; an idle link reports less.
+
+    Attributes:
+        generation: Current PCIe generation.
+        width: Current number of lanes.
+        max_generation: Highest generation that this device in this system can use.
+        max_width: Most lanes that this device in this system can use.
+    """
+
+    generation: int | None = None
+    width: int | None = None
+    max_generation: int | None = None
+    max_width: int | None = None
+
+
+class NvmlDevice:
+    """One device as NVML sees it; made by :meth:`Nvml.device`.
+
+    Args:
+        bindings: An object with the functions of ``cuda.bindings.nvml``.
+        handle: The device handle that those functions take.
+    """
+
+    __slots__ = ("_bindings", "_handle")
+
+    def __init__(self, bindings: object, handle: int) -> None:
+        self._bindings = bindings
+        self._handle = handle
+
+    def link(self) -> NvmlLink:
+        """Read the link as it is now: read it while traffic runs. Never raises."""
+        return NvmlLink(
+            generation=self._field("device_get_curr_pcie_link_generation"),
+            width=self._field("device_get_curr_pcie_link_width"),
+            max_generation=self._field("device_get_max_pcie_link_generation"),
+            max_width=self._field("device_get_max_pcie_link_width"),
+        )
+
+    def name(self) -> str | None:
+        """Give the product's name. Never raises."""
+        return _text(_ask(self._bindings, "device_get_name", self._handle))
+
+    def uuid(self) -> str | None:
+        """Give the UUID in NVML's form, ``GPU-...`` or ``MIG-...``. Never raises."""
+        return _text(_ask(self._bindings, "device_get_uuid", self._handle))
+
+    def _field(self, function: str) -> int | None:
+        value = _ask(self._bindings, function, self._handle)
+        # Devices without PCIe answer 0, and some drivers all ones: both mean "unknown".
+        return value if isinstance(value, int) and 0 < value <= _MAX_FIELD else None
+
+
+class Nvml:
+    """An initialised NVML library; open it with :meth:`open`.
+
+    Args:
+        bindings: An object with the functions of ``cuda.bindings.nvml``, already initialised.
+    """
+
+    __slots__ = ("_bindings",)
+
+    def __init__(self, bindings: object) -> None:
+        self._bindings = bindings
+
+    @classmethod
+    def open(cls, bindings: object | None = None) -> Nvml | None:
+        """Initialise NVML. Never raises.
+
+        Args:
+            bindings: Stands in for ``cuda.bindings.nvml``; None imports that module.
+
+        Returns:
+            None where there is no such module, no library, or the library does not initialise.
+        """
+        try:
+            module = importlib.import_module(_MODULE) if bindings is None else bindings
+            module.init_v2()  # type: ignore[attr-defined]  # the module carries no type information
+        except Exception:  # noqa: BLE001 - the loader, the linker and NVML each raise a family of their own
+            return None
+        return cls(module)
+
+    def device(self, pci: str | None, uuid: str | None) -> NvmlDevice | None:
+        """Find a device, by its PCI address first and then by its UUID. Never raises.
+
+        The address comes first because it names the physical device, which has a link also where the UUID
+        is that of a MIG instance, which has none.
+
+        Args:
+            pci: As ``cuDeviceGetPCIBusId`` gives it, for example ``0000:17:00.0``.
+            uuid: With its prefix, for example ``GPU-`` and the five groups of hexadecimal digits.
+
+        Returns:
+            None where NVML knows neither.
+        """
+        searches = (("device_get_handle_by_pci_bus_id_v2", pci), ("device_get_handle_by_uuid", uuid))
+        for function, key in searches:
+            handle = _ask(self._bindings, function, key) if key else None
+            if isinstance(handle, int) and handle != 0:
+                return NvmlDevice(self._bindings, handle)
+        return None
+
+    def driver_version(self) -> str | None:
+        """Give the version of the NVIDIA driver, for example ``580.159.03``. Never raises."""
+        return _text(_ask(self._bindings, "system_get_driver_version"))
+
+    def close(self) -> None:
+        """Give the library back; everything asked afterwards is None. Never raises."""
+        _ask(self._bindings, "shutdown")
+
+
+def _ask(bindings: object, function: str, *args: object) -> object:
+    """Call a function of the bindings; None where it is missing or raises whatever."""
+    try:
+        return getattr(bindings, function)(*args)
+    except Exception:  # noqa: BLE001 - "not supported" is one of thirty classes, and an old library adds more
+        return None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

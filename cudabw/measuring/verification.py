@@ -1,0 +1,130 @@
+"""The bytes that copies carry, and the proof that they arrived.
+
+A pattern is a pure function of seed, offset and stamp, so that no second copy of the
+data is needed to check the first. It has no short period: 8-byte words of one random
+block, to which each further block adds another multiple of an odd constant. The first byte of
+every page is the stamp, which changes from batch to batch, so that no page is ever the same
+twice and a copy that moved nothing, or moved old data, is seen.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabw.errors import WrongDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from cudabw.runtime.memory import Buffer
+
+    _Act = Callable[[npt.NDArray[np.uint8], int, int], None]
+
+PAGE_BYTES = 4096
+# Two blocks and a part of the data fit into a core's second-level cache, where they are made and compared.
+BLOCK_BYTES = 1 << 18
+# 2**64 divided by the golden ratio, odd: consecutive multiples differ in nearly every bit (Knuth, TAOCP 6.4).
+_STEP = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+
+class Pattern:
+    """Seeded bytes of any length, written and compared by a few threads at once.
+
+    Args:
+        seed: The same seed gives the same bytes.
+        threads: How many; None takes what this process may use, up to four, which saturate a core's share of memory.
+    """
+
+    def __init__(self, seed: int, threads: int | None = None) -> None:
+        random = np.random.Generator(np.random.SFC64(seed))
+        self._block = random.integers(0, 1 << 64, BLOCK_BYTES // 8, dtype=np.uint64)
+        self._threads = threads or min(4, len(os.sched_getaffinity(0)))
+        self._pool = ThreadPoolExecutor(self._threads, "cudabw-pattern")
+
+    def fill(self, array: npt.NDArray[np.uint8], *, stamp: int, offset: int = 0) -> None:
+        """Write the pattern's bytes from ``offset`` (a whole number of blocks) over an array."""
+        self._in_spans(self._fill_span, array, stamp, offset)
+
+    def check(self, array: npt.NDArray[np.uint8], *, stamp: int, offset: int = 0) -> None:
+        """Compare an array with the pattern's bytes from ``offset`` (a whole number of blocks).
+
+        Raises:
+            WrongDataError: Names the first byte that differs.
+        """
+        self._in_spans(self._check_span, array, stamp, offset)
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._pool.shutdown()
+
+    def _in_spans(self, act: _Act, array: npt.NDArray[np.uint8], stamp: int, offset: int) -> None:
+        blocks = -(-len(array) // BLOCK_BYTES)
+        span = max(1, -(-blocks // self._threads)) * BLOCK_BYTES
+        tasks = [
+            self._pool.submit(act, array[start : start + span], stamp, (offset + start) // BLOCK_BYTES)
+            for start in range(0, len(array), span)
+        ]
+        # All of them are over before the first failure is raised: the caller may free the memory then.
+        wait(tasks)
+        for task in tasks:
+            task.result()
+
+    def _fill_span(self, span: npt.NDArray[np.uint8], stamp: int, first: int) -> None:
+        for _, part, expected in self._blocks(span, stamp, first):
+            part[:] = expected
+
+    def _check_span(self, span: npt.NDArray[np.uint8], stamp: int, first: int) -> None:
+        for index, part, expected in self._blocks(span, stamp, first):
+            if not _equal(part, expected):
+                at = int(np.argmax(part != expected))
+                raise WrongDataError(
+                    f"byte {index * BLOCK_BYTES + at} holds 0x{int(part[at]):02x} "
+                    f"where the source holds 0x{int(expected[at]):02x}"
+                )
+
+    def _blocks(
+        self, span: npt.NDArray[np.uint8], stamp: int, first: int
+    ) -> Iterator[tuple[int, npt.NDArray[np.uint8], npt.NDArray[np.uint8]]]:
+        """Each block of a span: its index, its part of the span, and the bytes that belong there."""
+        words = np.empty_like(self._block)
+        for index, start in enumerate(range(0, len(span), BLOCK_BYTES), first):
+            part = span[start : start + BLOCK_BYTES]
+            np.add(self._block, np.uint64(index * _STEP & _MASK), out=words)
+            expected = words.view(np.uint8)[: len(part)]
+            expected[::PAGE_BYTES] = stamp
+            yield index, part, expected
+
+
+def stamp_of(batch: int) -> int:
+    """The stamp of a batch: never zero, never that of the batch before."""
+    return batch % 255 + 1
+
+
+def stamp_host(array: npt.NDArray[np.uint8], stamp: int) -> None:
+    """Write a stamp on every page of host memory."""
+    array[::PAGE_BYTES] = stamp
+
+
+def stamp_device(buffer: Buffer, stamp: int) -> None:
+    """Write a stamp on every page of device memory, and wait until it is there."""
+    buffer.device.settle(buffer.ownership)
+    pages = -(-buffer.nbytes // PAGE_BYTES)
+    stream = buffer.device.default_stream
+    address = buffer.device.driver.api.CUdeviceptr(int(buffer.device_pointer))
+    buffer.device.call("cuMemsetD2D8Async", address, PAGE_BYTES, stamp, 1, pages, stream.handle)
+    stream.synchronize()
+
+
+def _equal(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> bool:
+    # Eight bytes at a time: comparing byte by byte would take longer than the copy that is verified.
+    whole = len(one) & ~7
+    return np.array_equal(one[:whole].view(np.uint64), other[:whole].view(np.uint64)) and np.array_equal(
+        one[whole:], other[whole:]
+    )

@@ -1,0 +1,152 @@
+"""The table of ``cudabw bandwidth``: one row for each kind and size, from the results alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.box import ASCII2, SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from cudabw.report.console import ASCII, symbols_for
+from cudabw.results.model import State
+from cudabw.units import format_percent, format_rate, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+
+    from cudabw.report.console import Symbols
+    from cudabw.results.model import CaseResult, DeviceInfo, RunResult
+
+_DIRECTION_ORDER = ("h2d", "d2h")
+
+
+def print_bandwidth(result: RunResult, console: Console) -> None:
+    """Print the table of a run, and under it what its figures rest on and why any is missing."""
+    symbols = symbols_for(console)
+    if result.cases:
+        console.print(_table(result, symbols))
+    for line in _footer(result, symbols):
+        # Lines break at the terminal's edge only: a reason must stay in one piece for grep.
+        console.print(line, soft_wrap=True)
+
+
+def _table(result: RunResult, symbols: Symbols) -> Table:
+    directions = [way for way in _DIRECTION_ORDER if any(case.direction == way for case in result.cases)]
+    with_link = any(case.link_fraction is not None for case in result.cases)
+    table = Table(
+        title=_title(result.device, symbols),
+        title_style="bold",
+        title_justify="left",
+        box=ASCII2 if symbols is ASCII else SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    table.add_column("Memory", no_wrap=True)
+    table.add_column("Size", justify="right", no_wrap=True)
+    for way in directions:
+        table.add_column(f"{way} GB/s", justify="right", no_wrap=True, style="bold")
+        table.add_column(symbols.plus_minus, justify="right", no_wrap=True)
+        if with_link:
+            table.add_column("link", justify="right", no_wrap=True)
+    table.add_column("Clock", no_wrap=True)
+    notes = _numbered_notes(result.cases)
+    if notes:
+        table.add_column("Note", no_wrap=True)
+    for row in _rows(result.cases):
+        some = next(iter(row.values()))
+        cells = [cell for way in directions for cell in _cells(row.get(way), symbols, with_link=with_link)]
+        said = dict.fromkeys(str(notes[case.id]) for case in row.values() if case.id in notes)
+        last = [" ".join(said)] if notes else []
+        table.add_row(some.kind, format_size(some.size_bytes), *cells, _clocks(row.values(), symbols), *last)
+    return table
+
+
+def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
+    if device is None:
+        return f"Host {symbols.both_ways} device bandwidth"
+    # Figures of the emulated device must never be taken for a GPU's.
+    what = "EMULATED DEVICE, not a GPU: figures are host memory's" if device.emulated else device.name
+    return f"Host {symbols.both_ways} device bandwidth {symbols.dot} device {device.ordinal}: {what}"
+
+
+def _rows(cases: Sequence[CaseResult]) -> Iterable[dict[str, CaseResult]]:
+    """Cases of one kind and size side by side, in the order in which they first appear."""
+    rows: dict[tuple[str, str, int], dict[str, CaseResult]] = {}
+    for case in cases:
+        rows.setdefault((case.kind, case.engine, case.size_bytes), {})[case.direction] = case
+    return rows.values()
+
+
+def _cells(case: CaseResult | None, symbols: Symbols, *, with_link: bool) -> Iterable[Text | str]:
+    absent = symbols.dash
+    if case is None:
+        return [absent] * (3 if with_link else 2)
+    if case.rate_bytes_per_s is None:
+        word = Text(_words(case.state), style="red" if _is_failure(case.state) else "yellow")
+        return [word, *[absent] * (2 if with_link else 1)]
+    rate = case.rate_bytes_per_s
+    figures: list[Text | str] = [format_rate(rate.median), _spread(case, symbols)]
+    if with_link:
+        figures.append(absent if case.link_fraction is None else format_percent(case.link_fraction))
+    return figures
+
+
+def _spread(case: CaseResult, symbols: Symbols) -> str:
+    rate = case.rate_bytes_per_s
+    if rate is None or rate.low is None or rate.high is None:
+        return symbols.dash
+    return format_percent(max(rate.median - rate.low, rate.high - rate.median) / rate.median)
+
+
+def _clocks(cases: Iterable[CaseResult], symbols: Symbols) -> str:
+    clocks = dict.fromkeys(str(case.clock) for case in cases if case.clock is not None)
+    return ", ".join(clocks) or symbols.dash
+
+
+def _words(state: State) -> str:
+    return str(state).replace("_", " ")
+
+
+def _is_failure(state: State) -> bool:
+    return state in (State.FAILED, State.WRONG_DATA)
+
+
+def _numbered_notes(cases: Sequence[CaseResult]) -> dict[str, int]:
+    """A number for each case that has something to say; cases that say the same share one."""
+    numbers: dict[tuple[str, ...], int] = {}
+    return {case.id: numbers.setdefault(said, len(numbers) + 1) for case in cases if (said := _what_it_says(case))}
+
+
+def _what_it_says(case: CaseResult) -> tuple[str, ...]:
+    if case.reason is not None:
+        return (f"{_words(case.state)}: {case.reason}",)
+    return case.notes
+
+
+def _footer(result: RunResult, symbols: Symbols) -> Iterable[Text]:
+    if any(case.rate_bytes_per_s for case in result.cases):
+        yield Text(symbols.fold(_explanation(result)), style="dim")
+    seen: set[int] = set()
+    notes = _numbered_notes(result.cases)
+    for case in result.cases:
+        number = notes.get(case.id)
+        if number is not None and number not in seen:
+            seen.add(number)
+            yield Text(symbols.fold(f"[{number}] {'; '.join(_what_it_says(case))}"))
+
+
+def _explanation(result: RunResult) -> str:
+    trials = max(len(case.trials) for case in result.cases)
+    words = [f"median of {trials} trials" if trials > 1 else "one trial"]
+    if trials > 1:
+        words.append("± is its 99 % interval")
+    link = result.device.link if result.device else None
+    if link and link.ceiling_bytes_per_s:
+        words.append(
+            f"link: PCIe Gen{link.generation} x{link.width}, {format_rate(link.ceiling_bytes_per_s)} GB/s "
+            f"({link.source}, under load)"
+        )
+    return "; ".join(words) + "."

@@ -1,0 +1,1 @@
+"""The data contract: what a run gives, in memory and as files."""

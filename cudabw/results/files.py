@@ -1,0 +1,38 @@
+"""Results as JSON: one strict document, without NaN or infinity."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from cudabw.results.model import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from cudabw.results.model import RunResult
+
+
+def to_document(result: RunResult) -> dict[str, Any]:
+    """The run as JSON-able data, in the order a reader wants it: what ran, on what, what came out."""
+    data = asdict(result)
+    return {
+        "schema": SCHEMA_VERSION,
+        "tool": {"name": "cudabw", "version": data.pop("tool_version")},
+        "command": list(data.pop("command")),
+        "started": data.pop("started"),
+        "interrupted": data.pop("interrupted"),
+        "error": data.pop("error"),
+        "device": data.pop("device"),
+        "environment": data.pop("environment"),
+        "warnings": list(data.pop("warnings")),
+        **data,
+    }
+
+
+def to_json(result: RunResult) -> str:
+    """The run as one JSON document.
+
+    Raises:
+        ValueError: A number in it is not finite, which no result may hold.
+    """
+    return json.dumps(to_document(result), indent=2, allow_nan=False)

@@ -1,0 +1,164 @@
+"""The data of a run: frozen values that every report, file and API call shares.
+
+Times are seconds, sizes bytes, rates bytes per second, fractions between 0 and 1.
+A result is the same whether it was measured on a GPU, on the emulated device or read from a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+SCHEMA_VERSION = 1
+
+
+class State(StrEnum):
+    """What became of a case. Only ``OK`` carries a rate; every other state carries a reason."""
+
+    OK = "ok"
+    UNSUPPORTED = "unsupported"
+    REFUSED = "refused"
+    FAILED = "failed"
+    WRONG_DATA = "wrong_data"
+
+
+class Clock(StrEnum):
+    """Which clock timed a sample: two CUDA events on the stream, or the host around a synchronisation."""
+
+    EVENT = "event"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The PCI Express link between host and device, as it was while traffic ran.
+
+    Attributes:
+        generation: PCIe generation, 1 to 7.
+        width: Number of lanes.
+        ceiling_bytes_per_s: What the link can carry after line coding, before protocol overhead.
+        source: Where generation and width were read: ``nvml`` or ``sysfs``.
+    """
+
+    generation: int | None = None
+    width: int | None = None
+    ceiling_bytes_per_s: float | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """The device that was measured."""
+
+    ordinal: int
+    name: str
+    uuid: str | None
+    pci: str | None
+    emulated: bool
+    memory_bytes: int | None = None
+    link: Link = field(default_factory=Link)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate over the trials of one case, in bytes per second.
+
+    Attributes:
+        median: Median of the trials' medians, the headline.
+        low: Lower end of its 99 % interval; null with a single trial.
+        high: Upper end of it.
+        min: Slowest sample of all.
+        max: Fastest sample of all.
+    """
+
+    median: float
+    low: float | None
+    high: float | None
+    min: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One draw with allocations of its own.
+
+    Attributes:
+        copies_per_batch: Copies timed as one interval.
+        samples_s: Seconds per copy, one for each batch.
+        allocation_s: Seconds that allocating (and pinning) the host memory took; never part of a sample.
+    """
+
+    copies_per_batch: int
+    samples_s: tuple[float, ...]
+    allocation_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One measured cell: kind x engine x direction x size.
+
+    Attributes:
+        named: Whether a flag or a suite named this case, so that its absence is the run's failure.
+        gated: Whether a gate kept the time to queue out of the samples.
+        verified: Whether the destination held the source's bytes after every batch.
+        driver_says: What the driver itself answered about the host memory, for example ``page-locked, mapped``.
+        notes: Facts a reader needs beside the figure, such as ``stopped at the time budget``.
+    """
+
+    id: str
+    benchmark: str
+    kind: str
+    engine: str
+    direction: str
+    size_bytes: int
+    state: State
+    reason: str | None = None
+    named: bool = False
+    clock: Clock | None = None
+    gated: bool | None = None
+    verified: bool | None = None
+    rate_bytes_per_s: Rate | None = None
+    link_fraction: float | None = None
+    driver_says: str | None = None
+    notes: tuple[str, ...] = ()
+    trials: tuple[Trial, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Hold the contract of the states: a rate if and only if ok, a reason if and only if not."""
+        if (self.state is State.OK) != (self.rate_bytes_per_s is not None):
+            raise ValueError(f"case {self.id}: a rate belongs to state ok and to no other, not to {self.state}")
+        if (self.state is State.OK) == (self.reason is not None):
+            raise ValueError(f"case {self.id}: a reason belongs to every state but ok, not to {self.state}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """Why a run ended early or never began."""
+
+    type: str
+    message: str
+    hint: str
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A whole run, as written by ``--json``.
+
+    Attributes:
+        command: The command and its arguments, without the program's own name.
+        started: UTC time in ISO 8601.
+        device: Null where no device could be opened.
+        warnings: What may distort the figures, one sentence each.
+    """
+
+    command: tuple[str, ...]
+    started: str
+    tool_version: str
+    device: DeviceInfo | None = None
+    environment: Mapping[str, object] = field(default_factory=dict)
+    cases: tuple[CaseResult, ...] = ()
+    warnings: tuple[str, ...] = ()
+    interrupted: bool = False
+    error: RunError | None = None

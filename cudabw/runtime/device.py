@@ -1,0 +1,222 @@
+"""A CUDA device: its identity, its context, its memory left, and what waits to be freed on it."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from cudabw.errors import CudabwError, UsageError
+from cudabw.runtime.ownership import Ownership, WaitCounters, settle
+from cudabw.runtime.stream import NOT_READY, Event, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from cudabw.driver.calls import Driver
+
+
+class Device:
+    """One device of a driver, with its primary context.
+
+    Every call made through a device makes its context current on the calling thread first,
+    so a device may be used from any thread.
+
+    Args:
+        driver: The driver, already initialised.
+        ordinal: The device's number among those the driver sees.
+
+    Attributes:
+        lock: Makes handing buffers over and submitting the work that uses them one step.
+        waits: How many waits ownership has asked for.
+        page_locked_bytes: Host memory that is page-locked through this device at present.
+
+    Raises:
+        UsageError: The driver sees no device of that number.
+        DriverError: The context could not be created.
+    """
+
+    def __init__(self, driver: Driver, ordinal: int = 0) -> None:
+        count = device_count(driver)
+        if not 0 <= ordinal < count:
+            raise UsageError(
+                f"there is no device {ordinal}: {_describe_range(count)}",
+                hint="`cudabw devices` lists them.",
+            )
+        self.driver = driver
+        self.ordinal = ordinal
+        self.handle: Any = driver.call("cuDeviceGet", ordinal)
+        self.lock = threading.RLock()
+        self.waits = WaitCounters()
+        self.page_locked_bytes = 0
+        self._retired: deque[tuple[Event | None, Callable[[], None]]] = deque()
+        self._default_stream: Stream | None = None
+        self._context: Any = driver.call("cuDevicePrimaryCtxRetain", self.handle)
+
+    @property
+    def name(self) -> str:
+        """The driver's name for the device."""
+        raw: bytes = self.driver.call("cuDeviceGetName", 256, self.handle)
+        return raw.split(b"\0", 1)[0].decode("utf-8", "replace").strip()
+
+    @property
+    def uuid(self) -> str:
+        """The device's UUID as ``nvidia-smi`` writes it, ``GPU-…``."""
+        raw = bytes(self.driver.call("cuDeviceGetUuid", self.handle).bytes)
+        return f"GPU-{uuid.UUID(bytes=raw)}"
+
+    @property
+    def pci(self) -> str:
+        """The PCI address, as in ``0000:3b:00.0``."""
+        raw: bytes = self.driver.call("cuDeviceGetPCIBusId", 32, self.handle)
+        return raw.split(b"\0", 1)[0].decode("ascii").lower()
+
+    @property
+    def memory_bytes(self) -> int:
+        """All of the device's memory, in bytes."""
+        return int(self.driver.call("cuDeviceTotalMem", self.handle))
+
+    @property
+    def free_bytes(self) -> int:
+        """Device memory not in use by any process, in bytes."""
+        return int(self.call("cuMemGetInfo")[0])
+
+    @property
+    def integrated(self) -> bool:
+        """Whether device and host share one memory, so that there is no link between them."""
+        return bool(self.attribute("INTEGRATED"))
+
+    @property
+    def default_stream(self) -> Stream:
+        """The stream of copies that name none; made on first use."""
+        if self._default_stream is None:
+            self._default_stream = Stream(self)
+        return self._default_stream
+
+    def stream(self) -> Stream:
+        """A new stream."""
+        return Stream(self)
+
+    def attribute(self, name: str) -> int:
+        """A device attribute by its name without ``CU_DEVICE_ATTRIBUTE_``."""
+        key = getattr(self.driver.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self.driver.call("cuDeviceGetAttribute", key, self.handle))
+
+    def activate(self) -> None:
+        """Make the device's context current on this thread; hot paths do so once and then call the driver directly."""
+        if self._context is None:
+            raise CudabwError(f"device {self.ordinal} was closed")
+        self.driver.call("cuCtxSetCurrent", self._context)
+
+    def call(self, function: str, *args: object) -> Any:  # noqa: ANN401 - what the function returns
+        """Call a driver function with the device's context current.
+
+        Raises:
+            DriverError: The driver answered with a failure.
+            UnsupportedError: This driver or device cannot do it.
+        """
+        self.activate()
+        return self.driver.call(function, *args)
+
+    def poll(self, function: str, *args: object) -> bool:
+        """Call a query function that answers done or not ready.
+
+        Raises:
+            DriverError: The driver answered anything else.
+        """
+        self.activate()
+        status, _ = self.driver.attempt(function, *args)
+        if status == NOT_READY:
+            return False
+        self.driver.check(function, status)
+        return True
+
+    def synchronize(self) -> None:
+        """Hold the host until everything submitted to the device is done."""
+        self.call("cuCtxSynchronize")
+        self.reap()
+
+    def settle(self, ownership: Ownership) -> None:
+        """Hold the host until the last use of an allocation is over."""
+        settle(ownership, self.waits)
+
+    def retire(self, ownership: Ownership, release: Callable[[], None]) -> None:
+        """Free memory that nothing refers to any more, as soon as its last use is over.
+
+        Called by the garbage collector, possibly in the middle of something else, so it never waits.
+        """
+        if not ownership.dirty:
+            self._release(release)
+            return
+        assert ownership.stream is not None  # noqa: S101 - dirty says so; for the type checker
+        event = None
+        if not ownership.captured:
+            event = Event(self, timing=False)
+            event.record(ownership.stream)
+        self._retired.append((event, release))
+
+    def reap(self) -> None:
+        """Free what was retired and is no longer in use."""
+        for _ in range(len(self._retired)):
+            try:
+                event, release = self._retired.popleft()
+            except IndexError:  # another thread, or the collector, was faster
+                return
+            if event is None or not event.ready():
+                self._retired.append((event, release))
+            else:
+                event.close()
+                self._release(release)
+
+    def close(self) -> None:
+        """Wait for the device, free what was retired, and let go of the context; closing again does nothing."""
+        if self._context is None:
+            return
+        if self._default_stream is not None:
+            self._default_stream.close()
+        self.synchronize()
+        while self._retired:
+            event, release = self._retired.popleft()
+            if event is not None:
+                event.close()
+            self._release(release)
+        self._context = None
+        self.driver.call("cuDevicePrimaryCtxRelease", self.handle)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the device was closed."""
+        return self._context is None
+
+    def _release(self, release: Callable[[], None]) -> None:
+        # The collector runs on any thread: leave that thread's current context as it was.
+        if self._context is None:
+            return  # the context took all of its memory along
+        self.driver.call("cuCtxPushCurrent", self._context)
+        try:
+            release()
+        finally:
+            self.driver.call("cuCtxPopCurrent")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Device {self.ordinal}: {self.name}>"
+
+
+def device_count(driver: Driver) -> int:
+    """How many devices the driver sees."""
+    return int(driver.call("cuDeviceGetCount"))
+
+
+def _describe_range(count: int) -> str:
+    return "the driver sees device 0 only" if count == 1 else f"the driver sees devices 0 to {count - 1}"

@@ -1,0 +1,1 @@
+"""What this machine is: its link, its memory, and the environment that a figure was measured in."""

@@ -1,0 +1,35 @@
+"""Read the small text files of /proc and /sys, of which any may be missing, unreadable or strange."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MOST_DIGITS: Final = 20
+"""Digits of 2**64, the widest number that the kernel prints into these files."""
+
+
+def read_text(path: Path) -> str | None:
+    """Give a file's text, or None where it cannot be read. Never raises."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):  # ValueError: a path with a null byte in it
+        return None
+
+
+def is_directory(path: Path) -> bool:
+    """Say whether this is a directory that can be looked at. Never raises."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # is_dir() itself raises for a name that is too long or a parent that is closed
+        return False
+
+
+def parse_number(text: str | None) -> int | None:
+    """Read a whole number that stands alone, or give None: for ``max``, a sign, a fraction and no text at all."""
+    digits = text.strip() if text is not None else ""
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
+        return None
+    return int(digits)

@@ -1,0 +1,31 @@
+"""The emulated device as tests meet it: through the same Driver and Device as a GPU."""
+
+import pytest
+
+from cudabw.driver.calls import Driver
+from cudabw.driver.emulated import EmulatedDriver
+from cudabw.runtime.device import Device
+
+
+@pytest.fixture
+def make_device():
+    """Makes a device of an emulated driver with the given shape, faults and clock; all are closed afterwards."""
+    devices = []
+
+    def make(ordinal=0, driver=None, **emulated):
+        if driver is None:
+            api = EmulatedDriver(**emulated)
+            driver = Driver(api, emulated=True, now=api.now)
+            driver.call("cuInit", 0)
+        devices.append(Device(driver, ordinal))
+        return devices[-1]
+
+    yield make
+    for device in devices:
+        device.close()
+        device.driver.api.close()
+
+
+@pytest.fixture
+def device(make_device):
+    return make_device()

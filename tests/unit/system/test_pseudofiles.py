@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudabw.system.pseudofiles import is_directory, parse_number, read_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@given(st.integers(0, 2**64 - 1), st.sampled_from(["", "\n", " "]))
+def test_every_number_that_the_kernel_prints_is_read(number: int, end: str) -> None:
+    assert parse_number(f"{end}{number}{end}") == number
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "max", "-1", "+1", "1.5", "1_000", "1 2", "0x10", "\u0664", "\u00b2", "9" * 21]
+)
+def test_anything_else_is_none(text: str | None) -> None:
+    assert parse_number(text) is None
+
+
+@given(st.text())
+def test_any_text_is_a_number_or_none(text: str) -> None:
+    number = parse_number(text)
+    assert number is None or number >= 0
+
+
+def test_text_is_read_whatever_its_bytes(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"a\xffb\n")
+    assert read_text(tmp_path / "file") == "a\ufffdb\n"
+
+
+@pytest.mark.parametrize("name", ["missing", "folder", "null\0byte", "n" * 5000, "file/below"])
+def test_what_cannot_be_read_is_none(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    assert read_text(tmp_path / name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("folder", True), ("file", False), ("missing", False), ("null\0byte", False), ("n" * 5000, False)],
+)
+def test_a_directory_is_told_from_everything_else(tmp_path: Path, name: str, expected: bool) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    assert is_directory(tmp_path / name) is expected
