@@ -27,7 +27,10 @@ def print_bandwidth(result: RunResult, console: Console) -> None:
     """Print the table of a run, and under it what its figures rest on and why any is missing."""
     symbols = symbols_for(console)
     if result.cases:
+        console.print(Text(_title(result.device, symbols), style="bold"), soft_wrap=True)
+        console.print()
         console.print(_table(result, symbols))
+        console.print()
     for line in _footer(result, symbols):
         # Lines break at the terminal's edge only: a reason must stay in one piece for grep.
         console.print(line, soft_wrap=True)
@@ -36,14 +39,8 @@ def print_bandwidth(result: RunResult, console: Console) -> None:
 def _table(result: RunResult, symbols: Symbols) -> Table:
     directions = [way for way in _DIRECTION_ORDER if any(case.direction == way for case in result.cases)]
     with_link = any(case.link_fraction is not None for case in result.cases)
-    table = Table(
-        title=_title(result.device, symbols),
-        title_style="bold",
-        title_justify="left",
-        box=ASCII2 if symbols is ASCII else SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-    )
+    box = ASCII2 if symbols is ASCII else SIMPLE_HEAD
+    table = Table(box=box, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("Memory", no_wrap=True)
     table.add_column("Size", justify="right", no_wrap=True)
     for way in directions:
@@ -68,7 +65,7 @@ def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
     if device is None:
         return f"Host {symbols.both_ways} device bandwidth"
     # Figures of the emulated device must never be taken for a GPU's.
-    what = "EMULATED DEVICE, not a GPU: figures are host memory's" if device.emulated else device.name
+    what = "EMULATED, not a GPU: figures are host memory's" if device.emulated else device.name
     return f"Host {symbols.both_ways} device bandwidth {symbols.dot} device {device.ordinal}: {what}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from cudabw import units
 from cudabw.driver.emulated.clock import ModelledClock
@@ -13,6 +13,8 @@ from cudabw.driver.emulated.driver import EmulatedDriver
 from cudabw.driver.emulated.faults import Fault
 from cudabw.driver.emulated.shape import Shape
 from cudabw.errors import ConfigurationError
+
+T = TypeVar("T")
 
 VARIABLE = "CUDABW_EMULATED"
 
@@ -134,7 +136,7 @@ def _check_type(value: object, where: str, kind: type, what: str = "") -> Any:  
     return value
 
 
-def _build(where: str, make: Callable[..., Any], **given: Any) -> Any:  # noqa: ANN401 - whatever it makes
+def _build(where: str, make: Callable[..., T], **given: Any) -> T:  # noqa: ANN401 - whatever it is made of
     try:
         return make(**given)
     except ValueError as error:

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from cudabw.driver.emulated.address_space import AddressSpace, Span
 from cudabw.driver.emulated.calls import Handle, HostPointer, Surface, entry, host_address, integer
 from cudabw.driver.emulated.clock import Work
-from cudabw.driver.emulated.machine import Machine
 from cudabw.driver.emulated.refusals import ILLEGAL_ADDRESS, INVALID_VALUE, STREAM_CAPTURE_IMPLICIT, Refusal
 from cudabw.driver.emulated.streams import Operation, Record, Stream
 from cudabw.driver.emulated.transfer import direction_of, host_kind, move
+
+if TYPE_CHECKING:
+    from cudabw.driver.emulated.machine import Machine
 
 Lookup: TypeAlias = Callable[[AddressSpace, int, int], Span]
 """How one side of a copy is looked up: `AddressSpace.host`, ``device`` or ``either``."""
@@ -228,5 +230,5 @@ def _set(start: int, value: int, width: int, count: int) -> None:
     if width == 1:
         ctypes.memset(start, value & 0xFF, count)
     else:
-        words = np.frombuffer((ctypes.c_uint8 * (width * count)).from_address(start), np.uint32)
+        words = np.ctypeslib.as_array((ctypes.c_uint32 * count).from_address(start))
         words[:] = value & 0xFFFFFFFF

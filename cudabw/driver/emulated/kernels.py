@@ -6,15 +6,17 @@ import ctypes
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from cudabw.driver.emulated.address_space import AddressSpace, Span
 from cudabw.driver.emulated.clock import Work
-from cudabw.driver.emulated.faults import FaultBook
 from cudabw.driver.emulated.transfer import direction_of, move
+
+if TYPE_CHECKING:
+    from cudabw.driver.emulated.address_space import AddressSpace, Span
+    from cudabw.driver.emulated.faults import FaultBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,9 @@ class DeviceView:
         if nbytes == 0:
             return np.empty(0, dtype)
         span = self._span(address, nbytes)
-        return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(span.real), dtype)
+        octets = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(span.real))
+        elements: npt.NDArray[Any] = octets.view(dtype)
+        return elements
 
     def copy(self, destination: int, source: int, nbytes: int) -> None:
         """Move bytes between two device addresses. Raises Refusal (700) if either is none."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cuda.bindings import driver as cuda
 
 from cudabw.driver.emulated.calls import Enumerator, Handle, HostPointer, Structure, Surface, entry, integer
-from cudabw.driver.emulated.clock import Work
 from cudabw.driver.emulated.devices import MAX_BLOCK, MAX_GRID, MAX_SHARED_BYTES, MAX_THREADS
 from cudabw.driver.emulated.kernels import DeviceView, Launch, find_kernel
 from cudabw.driver.emulated.parameters import image_text, parameter_bytes
@@ -28,6 +27,9 @@ from cudabw.driver.emulated.refusals import (
     Refusal,
 )
 from cudabw.driver.emulated.streams import Operation, Stream
+
+if TYPE_CHECKING:
+    from cudabw.driver.emulated.clock import Work
 
 KernelParams: TypeAlias = Any
 """None, the address of an array of pointers, an object that holds one, or a tuple of values and types."""

@@ -7,12 +7,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cudabw.driver.emulated.address_space import AddressSpace, Allocation
-from cudabw.driver.emulated.clock import Clock
-from cudabw.driver.emulated.faults import FaultBook
-from cudabw.driver.emulated.kernels import Kernel
 from cudabw.driver.emulated.refusals import (
     CONTEXT_IS_DESTROYED,
     INVALID_CONTEXT,
@@ -23,8 +20,13 @@ from cudabw.driver.emulated.refusals import (
     STREAM_CAPTURE_UNSUPPORTED,
     Refusal,
 )
-from cudabw.driver.emulated.shape import Shape
 from cudabw.driver.emulated.streams import Capture, Health, Stream
+
+if TYPE_CHECKING:
+    from cudabw.driver.emulated.clock import Clock
+    from cudabw.driver.emulated.faults import FaultBook
+    from cudabw.driver.emulated.kernels import Kernel
+    from cudabw.driver.emulated.shape import Shape
 
 T = TypeVar("T")
 

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
 
-from cudabw.driver.emulated.address_space import Allocation
 from cudabw.driver.emulated.calls import Enumerator, Handle, HostPointer, Surface, entry, host_address, integer
 from cudabw.driver.emulated.clock import NO_WORK, Work
 from cudabw.driver.emulated.machine import Needs
@@ -22,6 +21,9 @@ from cudabw.driver.emulated.refusals import (
     Refusal,
 )
 from cudabw.driver.emulated.streams import Operation, Stream
+
+if TYPE_CHECKING:
+    from cudabw.driver.emulated.address_space import Allocation
 
 PORTABLE, DEVICEMAP, WRITECOMBINED = 1, 2, 4
 REGISTER_IOMEMORY, REGISTER_READ_ONLY = 4, 8

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cudabw.driver.emulated.calls import HostPointer, host_address, integer
-from cudabw.driver.emulated.ptx import Parameter
 from cudabw.driver.emulated.refusals import INVALID_IMAGE, INVALID_PTX, INVALID_VALUE, Refusal
+
+if TYPE_CHECKING:
+    from cudabw.driver.emulated.ptx import Parameter
 
 POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 ELF_MAGIC = b"\x7fELF"
@@ -79,7 +81,7 @@ def _pack_one(value: Any, ctype: Any) -> bytes | int:  # noqa: ANN401 - whatever
             return int(value.getPtr())
         if isinstance(value, ctypes.Structure):
             return bytes(value)
-        if hasattr(value, "value") and not isinstance(value, ctypes._SimpleCData):
+        if hasattr(value, "name") and hasattr(value, "value"):  # an enumerator
             return bytes(ctypes.c_int(value.value))
         raise TypeError(f"Provided argument is of type {type(value)} but expected a structure or a handle")
     if ctype is ctypes.c_void_p and has_pointer:
@@ -87,8 +89,7 @@ def _pack_one(value: Any, ctype: Any) -> bytes | int:  # noqa: ANN401 - whatever
         return bytes(ctypes.c_void_p(int(value.getPtr())))
     if isinstance(value, ctype):
         return bytes(value)
-    if isinstance(value, ctypes._SimpleCData):
-        value = value.value
+    value = getattr(value, "value", value)
     if ctype is ctypes.c_void_p:
         return bytes(ctypes.c_void_p(integer(value)))
     return bytes(ctype(value))

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import ctypes
 import time
+from typing import TYPE_CHECKING
 
 from cuda.bindings import driver as cuda
 
-from cudabw.driver.emulated.address_space import Span
 from cudabw.driver.emulated.calls import Enumerator, Handle, Surface, entry, integer
 from cudabw.driver.emulated.clock import NO_WORK, Work
-from cudabw.driver.emulated.machine import Machine
 from cudabw.driver.emulated.refusals import (
     CAPTURED_EVENT,
     INVALID_HANDLE,
@@ -23,6 +22,10 @@ from cudabw.driver.emulated.refusals import (
     Refusal,
 )
 from cudabw.driver.emulated.streams import Capture, Operation, Record, Stream
+
+if TYPE_CHECKING:
+    from cudabw.driver.emulated.address_space import Span
+    from cudabw.driver.emulated.machine import Machine
 
 DISABLE_TIMING, INTERPROCESS = 2, 4
 EVENT_FLAGS = 7

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from typing import TYPE_CHECKING
 
-from cudabw.driver.emulated.address_space import Span
+if TYPE_CHECKING:
+    from cudabw.driver.emulated.address_space import Span
 
 
 def direction_of(destination: Span, source: Span) -> str:
