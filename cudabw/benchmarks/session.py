@@ -12,7 +12,7 @@ from cudabw import __version__
 from cudabw.benchmarks.observer import Observer
 from cudabw.driver.loader import Backend, load_driver
 from cudabw.driver.nvml import Nvml
-from cudabw.errors import CudabwError
+from cudabw.errors import CudabwError, Interrupted
 from cudabw.results.model import DeviceInfo, Link, RunError, RunResult
 from cudabw.runtime.device import Device
 from cudabw.runtime.resources import resources
@@ -68,9 +68,12 @@ def run_session(
             result = replace(result, environment=_environment(driver))
             device = owned.enter_context(Device(driver, ordinal))
             result = replace(result, device=describe_device(device))
-            return _measure(result, device, benchmark, observer, finish_case)
+            result = _measure(result, device, benchmark, observer, finish_case)
     except CudabwError as error:
-        return replace(result, error=_run_error(error), interrupted=error.exit_code > 128)
+        # A device that was lost while it was measured also fails to close; the first failure tells more.
+        if result.error is None:
+            result = replace(result, error=_run_error(error), interrupted=isinstance(error, Interrupted))
+    return result
 
 
 def _measure(

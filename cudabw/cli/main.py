@@ -20,6 +20,9 @@ READER_LEFT = 141
 
 _COMMANDS = {
     "bandwidth": "cudabw.cli.bandwidth",
+    "run": "cudabw.cli.run",
+    "devices": "cudabw.cli.devices",
+    "completion": "cudabw.cli.completion",
 }
 
 

@@ -43,14 +43,18 @@ ORDINAL = _Parsed("number", units.parse_ordinal)
 
 def device_options(function: Function) -> Function:
     """``--device`` and ``--backend``, as every command that measures has them."""
-    function = click.option(
+    return click.option(
+        "--device", type=ORDINAL, default=None, metavar="N", help="Number of the device.  [default: 0]"
+    )(backend_option(function))
+
+
+def backend_option(function: Function) -> Function:
+    """``--backend``."""
+    return click.option(
         "--backend",
         type=click.Choice(["auto", "cuda", "emulated"]),
         default=None,
         help="auto takes the GPU, and the emulated device only where no NVIDIA driver is installed.  [default: auto]",
-    )(function)
-    return click.option(
-        "--device", type=ORDINAL, default=None, metavar="N", help="Number of the device.  [default: 0]"
     )(function)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -37,12 +38,12 @@ def measure_and_present(
         The exit code that the results mean.
     """
     with StopSignals() as signals, progress_bar(make_console(sys.stderr)) as progress:
-        result = measure(Observer(progress, _notify, signals.check))
+        result = measure(Observer(progress, notify, signals.check))
     if result.error is not None:
         show_error(result.error.message, result.error.hint)
     code = exit_code(result)
     if code != USAGE:
-        write_result(to_json(result) + "\n" if as_json else _rendered(result, print_tables))
+        write_result(to_json(result) + "\n" if as_json else rendered(partial(print_tables, result)))
     return code
 
 
@@ -53,13 +54,15 @@ def write_result(text: str) -> None:
     sys.stdout.flush()
 
 
-def _rendered(result: RunResult, print_tables: Callable[[RunResult, Console], None]) -> str:
+def rendered(print_report: Callable[[Console], None]) -> str:
+    """What a report prints on a console that fits stdout."""
     # Captured, because rich would turn a closed pipe into an exit code of its own.
     console = make_console(sys.stdout)
     with console.capture() as captured:
-        print_tables(result, console)
+        print_report(console)
     return "\n".join(line.rstrip() for line in captured.get().split("\n"))
 
 
-def _notify(text: str) -> None:
+def notify(text: str) -> None:
+    """Tell the user something now, on stderr."""
     click.echo(f"cudabw: {text}", err=True)

@@ -85,7 +85,7 @@ class Pattern:
             if not _equal(part, expected):
                 at = int(np.argmax(part != expected))
                 raise WrongDataError(
-                    f"byte {index * BLOCK_BYTES + at} holds 0x{int(part[at]):02x} "
+                    f"the copy succeeded, but byte {index * BLOCK_BYTES + at} of the destination holds 0x{int(part[at]):02x} "
                     f"where the source holds 0x{int(expected[at]):02x}"
                 )
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabw.errors import CudabwError
 from cudabw.runtime.ownership import Ownership
 
 if TYPE_CHECKING:
@@ -77,20 +75,28 @@ class Allocation:
         if not self.device.closed:
             self.device.settle(self.ownership)
         self.closed = True
-        if self._views == 0:
-            self._free()
+        if self._views or self.device.closed_gates:
+            # Freeing waits for all of the device's work, also for what a gate holds.
+            self._retire_without_views()
+        elif (release := self._take_release()) is not None:
+            self.device.release(release)
 
     def _end_view(self) -> None:
         self._views -= 1
-        if self.closed and self._views == 0:
-            self._free()
+        if self.closed:
+            self._retire_without_views()
 
-    def _free(self) -> None:
-        release, self._release = self._release, None
-        if release is not None:
+    def _retire_without_views(self) -> None:
+        if self._views == 0:
+            self._retire()
+
+    def _retire(self) -> None:
+        if (release := self._take_release()) is not None:
             self.device.retire(self.ownership, release)
 
+    def _take_release(self) -> Callable[[], None] | None:
+        release, self._release = self._release, None
+        return release
+
     def __del__(self) -> None:
-        # Nobody is left to hear of a failure here: it means that the device is lost, and its memory with it.
-        with contextlib.suppress(CudabwError):
-            self._free()
+        self._retire()

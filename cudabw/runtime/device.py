@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudabw.errors import CudabwError, UsageError
 from cudabw.runtime.ownership import Ownership, WaitCounters, settle
-from cudabw.runtime.stream import NOT_READY, Event, Stream
+from cudabw.runtime.stream import NOT_READY, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ class Device:
         lock: Makes handing buffers over and submitting the work that uses them one step.
         waits: How many waits ownership has asked for.
         page_locked_bytes: Host memory that is page-locked through this device at present.
+        closed_gates: Gates that hold a stream of this device at present.
 
     Raises:
         UsageError: The driver sees no device of that number.
@@ -52,7 +53,8 @@ class Device:
         self.lock = threading.RLock()
         self.waits = WaitCounters()
         self.page_locked_bytes = 0
-        self._retired: deque[tuple[Event | None, Callable[[], None]]] = deque()
+        self.closed_gates = 0
+        self._retired: deque[tuple[Ownership, Callable[[], None]]] = deque()
         self._default_stream: Stream | None = None
         self._context: Any = driver.call("cuDevicePrimaryCtxRetain", self.handle)
 
@@ -144,32 +146,26 @@ class Device:
         settle(ownership, self.waits)
 
     def retire(self, ownership: Ownership, release: Callable[[], None]) -> None:
-        """Free memory that nothing refers to any more, as soon as its last use is over.
+        """Take over memory that nothing refers to any more, to free it when its last use is over.
 
-        Called by the garbage collector, possibly in the middle of something else, so it never waits.
+        Called by the garbage collector in the middle of anything, so it only takes a note: the driver's
+        functions that free wait for all queued work, which may be held by a gate that this thread is to open.
         """
-        if not ownership.dirty:
-            self._release(release)
-            return
-        assert ownership.stream is not None  # noqa: S101 - dirty says so; for the type checker
-        event = None
-        if not ownership.captured:
-            event = Event(self, timing=False)
-            event.record(ownership.stream)
-        self._retired.append((event, release))
+        self._retired.append((ownership, release))
 
     def reap(self) -> None:
-        """Free what was retired and is no longer in use."""
+        """Free what was retired and is no longer in use, unless a closed gate would hold the host."""
         for _ in range(len(self._retired)):
-            try:
-                event, release = self._retired.popleft()
-            except IndexError:  # another thread, or the collector, was faster
+            if self.closed_gates:
                 return
-            if event is None or not event.ready():
-                self._retired.append((event, release))
+            try:
+                ownership, release = self._retired.popleft()
+            except IndexError:  # another thread was faster
+                return
+            if ownership.captured or (ownership.dirty and not _idle(ownership)):
+                self._retired.append((ownership, release))
             else:
-                event.close()
-                self._release(release)
+                self.release(release)
 
     def close(self) -> None:
         """Wait for the device, free what was retired, and let go of the context; closing again does nothing."""
@@ -179,10 +175,7 @@ class Device:
             self._default_stream.close()
         self.synchronize()
         while self._retired:
-            event, release = self._retired.popleft()
-            if event is not None:
-                event.close()
-            self._release(release)
+            self.release(self._retired.popleft()[1])
         self._context = None
         self.driver.call("cuDevicePrimaryCtxRelease", self.handle)
 
@@ -191,8 +184,9 @@ class Device:
         """Whether the device was closed."""
         return self._context is None
 
-    def _release(self, release: Callable[[], None]) -> None:
-        # The collector runs on any thread: leave that thread's current context as it was.
+    def release(self, release: Callable[[], None]) -> None:
+        """Free memory that is not in use, with the device's context current; nothing after the device was closed."""
+        # Whoever drops a buffer may be using another context on this thread: leave that as it was.
         if self._context is None:
             return  # the context took all of its memory along
         self.driver.call("cuCtxPushCurrent", self._context)
@@ -216,6 +210,10 @@ class Device:
 def device_count(driver: Driver) -> int:
     """How many devices the driver sees."""
     return int(driver.call("cuDeviceGetCount"))
+
+
+def _idle(ownership: Ownership) -> bool:
+    return ownership.stream is not None and not ownership.stream.closed and ownership.stream.ready()
 
 
 def _describe_range(count: int) -> str:

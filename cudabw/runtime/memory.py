@@ -368,6 +368,7 @@ def _acquire(device: Device, kind: str, nbytes: int, function: str, *args: objec
         RefusedError: There is not enough, said with what was asked for and what is there or held already.
         DriverError: The driver failed in another way.
     """
+    device.reap()
     try:
         return int(device.call(function, *args) or 0)
     except DriverError as error:

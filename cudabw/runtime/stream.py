@@ -37,7 +37,13 @@ class Stream:
         self._hand_over: Event | None = None
 
     def synchronize(self) -> None:
-        """Hold the host until all work submitted so far is done."""
+        """Hold the host until all work submitted so far is done.
+
+        Raises:
+            CudabwError: A closed gate holds the work, so that the host would wait for ever.
+        """
+        if self.gate is not None:
+            raise CudabwError("the host would wait for ever for a stream that a closed gate holds", hint="Open it.")
         covered = self.submitted
         self.device.call("cuStreamSynchronize", self._open_handle())
         self.completed = max(self.completed, covered)
@@ -193,6 +199,7 @@ class Gate:
         self.device.call("cuStreamWaitValue32", stream.handle, self._address, self._closings, self._at_least)
         stream.gate = self
         self._stream = stream
+        self.device.closed_gates += 1
         self.expired = False
         self._timer = threading.Timer(self._watchdog_s, self._expire)
         self._timer.daemon = True
@@ -206,6 +213,7 @@ class Gate:
         if self._stream is not None:
             self._stream.gate = None
             self._stream = None
+            self.device.closed_gates -= 1
         if self._host is not None:
             self._word.value = self._closings
 

@@ -38,6 +38,7 @@ class Allocation:
         flags: As given when it was made.
         storage: Owns the bytes; None for registered memory.
         resident: Ordinal of the device that managed memory was last prefetched to; None for the host.
+        released: Whether it is gone.
     """
 
     kind: str
@@ -50,11 +51,7 @@ class Allocation:
     flags: int = 0
     storage: mmap.mmap | None = None
     resident: int | None = None
-
-    @property
-    def charged(self) -> int:
-        """Bytes of device memory it takes up."""
-        return -(-self.size // ALIGNMENT) * ALIGNMENT if self.kind == "device" else 0
+    released: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +148,11 @@ class AddressSpace:
         return allocation
 
     def release(self, allocation: Allocation) -> None:
-        """Forget an allocation and give its memory back to the host."""
+        """Forget an allocation and give its memory back to the host. Raises Refusal (1) the second time."""
         with self._lock:
+            if allocation.released:
+                raise Refusal(INVALID_VALUE)
+            allocation.released = True
             if allocation.host is not None:
                 self._by_host.remove(allocation.host)
             if allocation.device is not None:
@@ -264,6 +264,11 @@ class AddressSpace:
         start = self._next_mapped
         self._next_mapped += _rounded(size)
         return start
+
+
+def charged(size: int) -> int:
+    """Bytes of device memory that an allocation of this size takes up."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _rounded(size: int) -> int:

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import inspect
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from cuda.bindings import driver as cuda
@@ -119,10 +120,9 @@ def host_address(value: HostPointer) -> int:
     Raises:
         TypeError: It is neither an integer, None nor an object with the buffer protocol.
     """
-    if value is None:
-        return 0
-    if type(value) is int:
-        return value
+    # A NumPy integer has the buffer protocol too, but is meant as an address.
+    if value is None or isinstance(value, Integral):
+        return integer(value)
     try:
         view = memoryview(value)
     except TypeError:

@@ -93,7 +93,7 @@ class ModelledClock:
         rates: Bytes per second by direction (``"h2d"``) or by direction and kind (``"h2d/pageable"``, which
             wins); ``p2p`` falls back to ``d2d``. A direction that is not given takes no time.
         submit_s: Host seconds that each submission to a stream takes.
-        launch_s: Host seconds that each kernel launch takes.
+        launch_s: Host seconds that each launch of a kernel or graph takes besides.
         kernel_s: Stream seconds that each kernel takes, besides the bytes it moves.
         latency_s: Stream seconds that each copy takes, besides its bytes.
         noise: Standard deviation of the logarithm of a factor on every stream duration.
@@ -157,15 +157,15 @@ class ModelledClock:
 
     def _duration(self, work: Work) -> float:
         fixed = self._kernel_s if work.launched else self._latency_s if work.direction else 0.0
-        return fixed + self._per_byte(work) * work.nbytes
+        return fixed + work.nbytes / self._rate(work)
 
-    def _per_byte(self, work: Work) -> float:
+    def _rate(self, work: Work) -> float:
         directions = (work.direction, "d2d") if work.direction == "p2p" else (work.direction,)
         for direction in directions:
             for name in (f"{direction}/{work.kind}", direction):
                 if name in self._rates:
-                    return 1.0 / self._rates[name]
-        return 0.0
+                    return self._rates[name]
+        return math.inf
 
     def _factor(self, draw: tuple[int, int]) -> float:
         if not self._noise:

@@ -183,12 +183,13 @@ class Copies(Surface):
         machine, context = self._machine, self._machine.context
         machine.refuse_while_capturing(STREAM_CAPTURE_IMPLICIT)
         machine.drain(context, only_blocking=True)
+        context.health.surface()
         _run_and_wait(machine, machine.legacy_stream(context), operation)
 
     def _queue_copy(
         self, destination: int, to: Lookup, source: int, frm: Lookup, nbytes: int, stream_handle: Handle
     ) -> None:
-        stream = self._machine.find(integer(stream_handle), Stream)
+        stream = self._machine.handles.find(integer(stream_handle), Stream)
         self._submit_copy(stream, Transfer(self._machine, destination, to, source, frm, nbytes))
 
     def _submit_copy(self, stream: Stream, transfer: Transfer) -> None:
@@ -198,7 +199,7 @@ class Copies(Surface):
             stream.submit(transfer.operation())
 
     def _queue(self, stream_handle: Handle, operation: Operation) -> None:
-        self._machine.find(integer(stream_handle), Stream).submit(operation)
+        self._machine.handles.find(integer(stream_handle), Stream).submit(operation)
 
     def _memset(self, address: int, value: int, width: int, count: int, rows: int = 1, pitch: int = 0) -> Operation:
         memory = self._machine.memory

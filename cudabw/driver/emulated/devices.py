@@ -188,6 +188,7 @@ class Devices(Surface):
         """Wait for all work of the current context."""
         self._machine.refuse_while_capturing()
         self._machine.drain(self._machine.context)
+        self._machine.context.health.surface()
 
     @entry()
     def cuCtxEnablePeerAccess(self, peerContext: Handle, Flags: int) -> None:

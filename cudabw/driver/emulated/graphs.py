@@ -45,12 +45,12 @@ class Graphs(Surface):
     @entry()
     def cuStreamBeginCapture(self, hStream: Handle, mode: Enumerator) -> None:
         """Record what is submitted to a stream from here on, instead of running it."""
-        stream = self._machine.find(integer(hStream), Stream)
+        stream = self._machine.handles.find(integer(hStream), Stream)
         if stream.capture is not None:
             raise Refusal(ILLEGAL_STATE)
         if integer(mode) > RELAXED_CAPTURE:
             raise Refusal(INVALID_VALUE)
-        graph = self._machine.add(Graph(stream.context))
+        graph = self._machine.handles.add(Graph(stream.context))
         self._machine.begin_capture(
             stream, Capture(next(self._machine.numbers), integer(mode), threading.get_ident(), graph)
         )
@@ -58,7 +58,7 @@ class Graphs(Surface):
     @entry(values=1)
     def cuStreamEndCapture(self, hStream: Handle) -> object:
         """The graph of what was recorded."""
-        stream = self._machine.find(integer(hStream), Stream)
+        stream = self._machine.handles.find(integer(hStream), Stream)
         capture = stream.capture
         if capture is None:
             raise Refusal(ILLEGAL_STATE)
@@ -66,39 +66,40 @@ class Graphs(Surface):
             raise Refusal(STREAM_CAPTURE_WRONG_THREAD)
         self._machine.end_capture(stream)
         if not capture.valid:
-            self._machine.take(capture.graph, Graph)
+            self._machine.handles.take(capture.graph, Graph)
             raise Refusal(STREAM_CAPTURE_INVALIDATED)
-        self._machine.find(capture.graph, Graph).operations = tuple(capture.operations)
+        self._machine.handles.find(capture.graph, Graph).operations = tuple(capture.operations)
         return cuda.CUgraph(capture.graph)
 
     @entry(values=1)
     def cuStreamIsCapturing(self, hStream: Handle) -> object:
         """Whether a stream is capturing, and whether its capture is still valid."""
-        return _status(self._machine.find(integer(hStream), Stream).capture)
+        return _status(self._machine.handles.find(integer(hStream), Stream).capture)
 
     def _capture_info(self, stream_handle: Handle) -> tuple[object, object, object]:
         """Status, unique number and graph of a stream's capture."""
-        capture = self._machine.find(integer(stream_handle), Stream).capture
+        capture = self._machine.handles.find(integer(stream_handle), Stream).capture
         number, graph = (capture.number, capture.graph) if capture is not None else (0, 0)
         return _status(capture), cuda.cuuint64_t(number), cuda.CUgraph(graph)
 
     @entry(values=1)
     def cuGraphInstantiate(self, hGraph: Handle, flags: int) -> object:
         """A graph that can be launched; later changes to the other do not reach it."""
-        graph = self._machine.find(integer(hGraph), Graph)
+        graph = self._machine.handles.find(integer(hGraph), Graph)
         if integer(flags) & ~0xF:
             raise Refusal(INVALID_VALUE)
-        return cuda.CUgraphExec(self._machine.add(ExecutableGraph(graph.context, graph.operations)))
+        return cuda.CUgraphExec(self._machine.handles.add(ExecutableGraph(graph.context, graph.operations)))
 
     @entry()
     def cuGraphLaunch(self, hGraphExec: Handle, hStream: Handle) -> None:
         """Queue all the work of a graph, in the order in which it was recorded, as one operation."""
-        graph = self._machine.find(integer(hGraphExec), ExecutableGraph)
-        stream = self._machine.find(integer(hStream), Stream)
+        graph = self._machine.handles.find(integer(hGraphExec), ExecutableGraph)
+        stream = self._machine.handles.find(integer(hStream), Stream)
 
         def body(running: Stream) -> Work:
+            submitted_at = running.submitted_at
             for operation in graph.operations:
-                running.execute(operation, running.time)
+                running.execute(operation, submitted_at)
             return NO_WORK
 
         if stream.capture is None:
@@ -108,12 +109,12 @@ class Graphs(Surface):
     @entry()
     def cuGraphExecDestroy(self, hGraphExec: Handle) -> None:
         """Forget an executable graph; launches that are queued still run."""
-        self._machine.take(integer(hGraphExec), ExecutableGraph)
+        self._machine.handles.take(integer(hGraphExec), ExecutableGraph)
 
     @entry()
     def cuGraphDestroy(self, hGraph: Handle) -> None:
         """Forget a graph."""
-        self._machine.take(integer(hGraph), Graph)
+        self._machine.handles.take(integer(hGraph), Graph)
 
 
 def _status(capture: Capture | None) -> object:

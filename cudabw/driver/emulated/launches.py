@@ -66,27 +66,27 @@ class Launches(Surface):
     def cuModuleLoadData(self, image: HostPointer) -> object:
         """Load PTX text."""
         module = Module(self._machine.context.handle, parse(image_text(image)))
-        return cuda.CUmodule(self._machine.add(module))
+        return cuda.CUmodule(self._machine.handles.add(module))
 
     @entry()
     def cuModuleUnload(self, hmod: Handle) -> None:
         """Forget a module and its functions; launches that are queued still run."""
-        module = self._machine.take(integer(hmod), Module)
-        self._machine.discard(lambda thing: isinstance(thing, Function) and thing.module is module)
+        module = self._machine.handles.take(integer(hmod), Module)
+        self._machine.handles.discard(lambda thing: isinstance(thing, Function) and thing.module is module)
 
     @entry(values=1)
     def cuModuleGetFunction(self, hmod: Handle, name: bytes) -> object:
         """A kernel by name."""
-        module = self._machine.find(integer(hmod), Module)
-        found = module.entries.get(name.decode())
+        module = self._machine.handles.find(integer(hmod), Module)
+        found = module.entries.get(bytes(name).decode())
         if found is None:
             raise Refusal(NOT_FOUND)
-        return cuda.CUfunction(self._machine.add(Function(module.context, found, module)))
+        return cuda.CUfunction(self._machine.handles.add(Function(module.context, found, module)))
 
     @entry(values=1)
     def cuFuncGetAttribute(self, attrib: Enumerator, hfunc: Handle) -> int:
         """An attribute of a kernel; those that mean nothing here are 0."""
-        function = self._machine.find(integer(hfunc), Function)
+        function = self._machine.handles.find(integer(hfunc), Function)
         names = cuda.CUfunction_attribute
         values = {
             names.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK.value: function.max_threads,
@@ -100,7 +100,7 @@ class Launches(Surface):
     @entry(values=2)
     def cuFuncGetParamInfo(self, func: Handle, paramIndex: int) -> tuple[int, int]:
         """Offset and size of a kernel's parameter, in bytes."""
-        parameters = self._machine.find(integer(func), Function).entry.parameters
+        parameters = self._machine.handles.find(integer(func), Function).entry.parameters
         if integer(paramIndex) >= len(parameters):
             raise Refusal(INVALID_VALUE)
         parameter = parameters[integer(paramIndex)]
@@ -146,8 +146,8 @@ class Launches(Surface):
         extra: object,
     ) -> None:
         machine = self._machine
-        function = machine.find(integer(function_handle), Function)
-        stream = machine.find(integer(stream_handle), Stream)
+        function = machine.handles.find(integer(function_handle), Function)
+        stream = machine.handles.find(integer(stream_handle), Stream)
         if function.context != stream.context:
             raise Refusal(INVALID_HANDLE)
         _check_extents(grid, block, shared_bytes, function)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from cudabw.driver.emulated.address_space import AddressSpace, Allocation
+from cudabw.driver.emulated.address_space import AddressSpace, Allocation, charged
+from cudabw.driver.emulated.handles import Handles
 from cudabw.driver.emulated.refusals import (
     CONTEXT_IS_DESTROYED,
     INVALID_CONTEXT,
     INVALID_DEVICE,
-    INVALID_HANDLE,
     NOT_INITIALIZED,
     OUT_OF_MEMORY,
     STREAM_CAPTURE_UNSUPPORTED,
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from cudabw.driver.emulated.faults import FaultBook
     from cudabw.driver.emulated.kernels import Kernel
     from cudabw.driver.emulated.shape import Shape
-
-T = TypeVar("T")
 
 GLOBAL_CAPTURE = 0
 THREAD_LOCAL_CAPTURE = 1
@@ -86,15 +84,13 @@ class Machine:
         self.clock = clock
         self.kernels = kernels
         self.memory = AddressSpace()
+        self.handles = Handles()
         self.devices = [Device(ordinal) for ordinal in range(shape.devices)]
         self.initialised = False
         self.lock = threading.RLock()
         self.captures: list[Capture] = []
         self.numbers = itertools.count(1)
         self._stream_ordinals = itertools.count()
-        # Far from zero and from small numbers: no stream is mistaken for the null stream or an ordinal.
-        self._next_handle = itertools.count(0x10000, 0x10)
-        self._handles: dict[int, object] = {}
         self._thread = _ThreadState()
 
     # -- entering a call -------------------------------------------------------------------------------
@@ -129,41 +125,11 @@ class Machine:
             raise Refusal(CONTEXT_IS_DESTROYED)
         return self.contexts[-1]
 
-    # -- handles ---------------------------------------------------------------------------------------
-
-    def add(self, thing: object) -> int:
-        """Give something a handle; no two things of any type share one."""
-        with self.lock:
-            handle = next(self._next_handle)
-            self._handles[handle] = thing
-        return handle
-
-    def find(self, handle: int, kind: type[T]) -> T:
-        """What a handle stands for. Raises Refusal (400) for another type, or one unknown or destroyed."""
-        thing = self._handles.get(handle)
-        if not isinstance(thing, kind):
-            raise Refusal(INVALID_HANDLE)
-        return thing
-
-    def take(self, handle: int, kind: type[T]) -> T:
-        """As `find`, and the handle is unknown from here on."""
-        with self.lock:
-            thing = self.find(handle, kind)
-            del self._handles[handle]
-        return thing
-
-    def discard(self, unwanted: Callable[[object], bool]) -> None:
-        """Forget the handles of all things that are unwanted."""
-        with self.lock:
-            for handle in [handle for handle, thing in self._handles.items() if unwanted(thing)]:
-                del self._handles[handle]
+    # -- finding things ---------------------------------------------------------------------------------
 
     def find_context(self, handle: int) -> Context:
         """A context by its handle. Raises Refusal (201) for anything else."""
-        thing = self._handles.get(handle)
-        if not isinstance(thing, Context):
-            raise Refusal(INVALID_CONTEXT)
-        return thing
+        return self.handles.find(handle, Context, INVALID_CONTEXT)
 
     def find_device(self, ordinal: int) -> Device:
         """A device by its ordinal. Raises Refusal (101) for anything else."""
@@ -177,9 +143,8 @@ class Machine:
         """The device's primary context, made if there is none."""
         with self.lock:
             if device.context is None:
-                handle = next(self._next_handle)
-                device.context = Context(handle, device.ordinal)
-                self._handles[handle] = device.context
+                device.context = Context(self.handles.reserve(), device.ordinal)
+                self.handles.enter(device.context.handle, device.context)
             device.retained += 1
             return device.context
 
@@ -208,7 +173,7 @@ class Machine:
             stream.join()
         for allocation in self.memory.of_context(context.handle):
             self.free(allocation)
-        self.discard(lambda thing: thing is context or getattr(thing, "context", None) == context.handle)
+        self.handles.discard(lambda thing: thing is context or getattr(thing, "context", None) == context.handle)
 
     def _lose(self) -> None:
         for device in self.devices:
@@ -239,13 +204,11 @@ class Machine:
             return list(context.streams)
 
     def drain(self, *contexts: Context, only_blocking: bool = False) -> None:
-        """Wait for all work of these contexts. Raises Refusal with the status of work that failed."""
+        """Wait for all work of these contexts, or for that of their blocking streams."""
         for context in contexts:
             for stream in self.streams_of(context):
                 if stream.blocking or not only_blocking:
                     stream.drain()
-        for context in contexts:
-            context.health.surface()
 
     def live_contexts(self) -> list[Context]:
         """The contexts of all devices."""
@@ -286,7 +249,7 @@ class Machine:
     # -- memory ----------------------------------------------------------------------------------------
 
     def charge(self, device: Device, nbytes: int) -> None:
-        """Take device memory. Raises Refusal (2) when there is not enough."""
+        """Take device memory, or give it back when negative. Raises Refusal (2) when there is not enough."""
         with self.lock:
             if device.used + nbytes > self.shape.memory:
                 raise Refusal(OUT_OF_MEMORY)
@@ -295,11 +258,15 @@ class Machine:
     def free(self, allocation: Allocation) -> None:
         """Release an allocation that no queued work uses any more."""
         self.memory.release(allocation)
-        with self.lock:
-            self.devices[allocation.ordinal].used -= allocation.charged
+        if allocation.kind == "device":
+            self.charge(self.devices[allocation.ordinal], -charged(allocation.size))
 
     def close(self) -> None:
         """End all workers and release all memory; what is queued is not run."""
-        for context in self.live_contexts():
+        contexts = self.live_contexts()
+        for context in contexts:
+            # All of them first: work of one may be waiting for an event of another.
+            context.health.stopped = True
+        for context in contexts:
             self.find_device(context.ordinal).context = None
             self._destroy(context)

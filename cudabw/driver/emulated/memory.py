@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
 
+from cudabw.driver.emulated.address_space import charged
 from cudabw.driver.emulated.calls import Enumerator, Handle, HostPointer, Surface, entry, host_address, integer
 from cudabw.driver.emulated.clock import NO_WORK, Work
 from cudabw.driver.emulated.machine import Needs
@@ -50,11 +51,11 @@ class Memory(Surface):
         if size == 0:
             raise Refusal(INVALID_VALUE)
         device = self._machine.find_device(context.ordinal)
-        self._machine.charge(device, size)
+        self._machine.charge(device, charged(size))
         try:
             allocation = self._machine.memory.allocate_device(size, context.ordinal, context.handle)
         except Refusal:
-            self._machine.charge(device, -size)
+            self._machine.charge(device, -charged(size))
             raise
         return cuda.CUdeviceptr(allocation.device)
 
@@ -185,11 +186,12 @@ class Memory(Surface):
     def _free(self, allocation: Allocation) -> None:
         # Work of any device may use it: addresses are the same for all of them.
         self._machine.drain(*self._machine.live_contexts())
+        self._machine.context.health.surface()
         self._machine.free(allocation)
 
     def _prefetch(self, pointer: Handle, count: int, ordinal: int | None, stream_handle: Handle) -> None:
         """Move managed memory; ordinal None means to the host."""
-        stream = self._machine.find(integer(stream_handle), Stream)
+        stream = self._machine.handles.find(integer(stream_handle), Stream)
         allocation = self._managed(integer(pointer), integer(count))
 
         def body(_stream: Stream) -> Work:

@@ -22,7 +22,8 @@ def image_text(image: HostPointer) -> str:
     Raises:
         Refusal: 1 for null, 200 for a binary, 218 for anything but ASCII.
     """
-    data = bytes(image) if isinstance(image, (bytes, bytearray)) else ctypes.string_at(_not_null(image))
+    # An address tells no length; a buffer need not end in a zero byte.
+    data = ctypes.string_at(_not_null(image)) if isinstance(image, int) else memoryview(image).tobytes()
     if data.startswith(ELF_MAGIC):
         raise Refusal(INVALID_IMAGE)
     try:

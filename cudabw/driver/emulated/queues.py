@@ -66,7 +66,7 @@ class Queues(Surface):
     @entry()
     def cuStreamDestroy(self, hStream: Handle) -> None:
         """Forget a stream; what it has queued still runs, and the call does not wait for it."""
-        stream = self._machine.take(integer(hStream), Stream)
+        stream = self._machine.handles.take(integer(hStream), Stream)
         if stream.capture is not None:
             self._machine.end_capture(stream)
         stream.close()
@@ -94,7 +94,8 @@ class Queues(Surface):
         Captures stay apart: a wait that would join a second stream to one is refused with 905, and the
         capture is spoiled.
         """
-        stream, event = self._machine.find(integer(hStream), Stream), self._machine.find(integer(hEvent), Event)
+        stream = self._machine.handles.find(integer(hStream), Stream)
+        event = self._machine.handles.find(integer(hEvent), Event)
         if integer(Flags) & ~1:
             raise Refusal(INVALID_VALUE)
         if event.capture is not stream.capture:
@@ -109,10 +110,11 @@ class Queues(Surface):
     @entry()
     def cuStreamWaitValue32(self, stream: Handle, addr: Handle, value: int, flags: Enumerator) -> None:
         """Let a stream wait until a word in memory is equal to a value, or not before it."""
-        queue, address, wanted = self._machine.find(integer(stream), Stream), integer(addr), integer(value)
+        queue = self._machine.handles.find(integer(stream), Stream)
+        address, wanted = integer(addr), integer(value)
         condition = integer(flags)
         if condition not in (GEQ, EQ):
-            raise Refusal(NOT_SUPPORTED if condition & ~3 or condition > EQ else INVALID_VALUE)
+            raise Refusal(NOT_SUPPORTED)
         _word(self._machine, queue, address)
 
         def body(running: Stream) -> Work:
@@ -126,7 +128,8 @@ class Queues(Surface):
     @entry()
     def cuStreamWriteValue32(self, stream: Handle, addr: Handle, value: int, flags: Enumerator) -> None:
         """Let a stream write a word of memory."""
-        queue, address, written = self._machine.find(integer(stream), Stream), integer(addr), integer(value)
+        queue = self._machine.handles.find(integer(stream), Stream)
+        address, written = integer(addr), integer(value)
         if integer(flags) & ~1:
             raise Refusal(INVALID_VALUE)
         _word(self._machine, queue, address)
@@ -144,17 +147,18 @@ class Queues(Surface):
         if flags & ~EVENT_FLAGS or (flags & INTERPROCESS and not flags & DISABLE_TIMING):
             raise Refusal(INVALID_VALUE)
         event = Event(self._machine.context.handle, timed=not flags & DISABLE_TIMING)
-        return cuda.CUevent(self._machine.add(event))
+        return cuda.CUevent(self._machine.handles.add(event))
 
     @entry()
     def cuEventDestroy(self, hEvent: Handle) -> None:
         """Forget an event; what waits for its record still does."""
-        self._machine.take(integer(hEvent), Event)
+        self._machine.handles.take(integer(hEvent), Event)
 
     @entry()
     def cuEventRecord(self, hEvent: Handle, hStream: Handle) -> None:
         """Stamp the event when the stream comes to this point."""
-        event, stream = self._machine.find(integer(hEvent), Event), self._machine.find(integer(hStream), Stream)
+        event = self._machine.handles.find(integer(hEvent), Event)
+        stream = self._machine.handles.find(integer(hStream), Stream)
         if event.context != stream.context:
             raise Refusal(INVALID_HANDLE)
         event.capture = stream.capture
@@ -200,17 +204,17 @@ class Queues(Surface):
         if flags & ~1:
             raise Refusal(INVALID_VALUE)
         stream = self._machine.new_stream(self._machine.context, blocking=not flags)
-        return cuda.CUstream(self._machine.add(stream))
+        return cuda.CUstream(self._machine.handles.add(stream))
 
     def _not_capturing(self, handle: Handle) -> Stream:
-        stream = self._machine.find(integer(handle), Stream)
+        stream = self._machine.handles.find(integer(handle), Stream)
         if stream.capture is not None:
             stream.capture.valid = False
             raise Refusal(STREAM_CAPTURE_UNSUPPORTED)
         return stream
 
     def _not_captured(self, handle: Handle) -> Event:
-        event = self._machine.find(integer(handle), Event)
+        event = self._machine.handles.find(integer(handle), Event)
         if event.capture is not None:
             event.capture.valid = False
             raise Refusal(CAPTURED_EVENT)

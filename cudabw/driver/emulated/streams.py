@@ -117,6 +117,11 @@ class Stream:
         health: Of the context.
         clock: Of the driver.
         blocking: Whether synchronous copies wait for it, as for a stream without the non-blocking flag.
+
+    Attributes:
+        capture: What it records, while it is capturing.
+        time: When its last operation ended, in seconds of the clock.
+        submitted_at: When the operation that it runs was submitted.
     """
 
     def __init__(
@@ -128,6 +133,7 @@ class Stream:
         self.blocking = blocking
         self.capture: Capture | None = None
         self.time = 0.0
+        self.submitted_at = 0.0
         self._ordinal = ordinal
         self._executed = 0
         self._clock = clock
@@ -190,6 +196,7 @@ class Stream:
 
     def execute(self, operation: Operation, submitted_at: float) -> None:
         """Run one operation on the calling thread, which is the worker."""
+        self.submitted_at = submitted_at
         work = NO_WORK
         if not self.health.halted:
             try:

@@ -58,7 +58,7 @@ class Shared(Memory, Copies, Graphs):
         stream_handle: Handle,
     ) -> None:
         """Queue several copies; none is queued if one of them cannot be. Pageable memory holds the caller."""
-        stream = self._machine.find(integer(stream_handle), Stream)
+        stream = self._machine.handles.find(integer(stream_handle), Stream)
         starts = list(attribute_starts)[:attribute_count]
         if count < 1 or not 1 <= attribute_count <= count or starts[0] != 0 or starts != sorted(set(starts)):
             raise Refusal(INVALID_VALUE)

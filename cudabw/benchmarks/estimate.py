@@ -1,0 +1,82 @@
+"""What plans will need: memory exactly, bytes and time as estimates that say what they assume."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cudabw import __version__
+from cudabw.benchmarks.bandwidth import BATCH_SECONDS, BATCHES_PER_TRIAL
+from cudabw.benchmarks.space import device_bytes, host_bytes
+from cudabw.measuring.timing import choose_times
+from cudabw.results.plan import PlannedCase, PlannedSection, RunPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cudabw.benchmarks.bandwidth import BandwidthCase, BandwidthPlan
+
+# The middle of what is met: host memory of the emulated device and PCIe Gen4 x16 reach 20 to 25 GB/s,
+# pageable memory half of that and Gen5 twice.
+COPY_BYTES_PER_S: Final = 25e9
+# One thread that writes or compares memory, and the driver that pins it.
+TOUCH_BYTES_PER_S: Final = 4e9
+
+_BATCHES: Final = BATCHES_PER_TRIAL + 1  # the first one warms up
+_TOUCHES: Final = 1 + 2 * _BATCHES
+"""How often a trial touches every byte: to fill it, and after each batch to bring it to the CPU and compare it."""
+
+
+def estimate_run(suite: str, plans: Sequence[BandwidthPlan], *, backend: str, device: int) -> RunPlan:
+    """Say what plans will do; no driver is asked.
+
+    Args:
+        suite: What the user asked for.
+        plans: At least one, each with a case.
+        backend: Which device will be used.
+        device: Number of the device.
+    """
+    return RunPlan(
+        suite,
+        __version__,
+        backend,
+        device,
+        tuple(_section(plan) for plan in plans),
+        COPY_BYTES_PER_S,
+        TOUCH_BYTES_PER_S,
+    )
+
+
+def _section(plan: BandwidthPlan) -> PlannedSection:
+    cases = plan.cases()
+    round_s = sum(_trial_seconds(case) for case in cases)
+    seconds = round_s * plan.trials
+    if plan.time_budget_s is not None:
+        # Every case gets one trial, however long that takes.
+        seconds = min(seconds, max(plan.time_budget_s, round_s))
+    return PlannedSection(tuple(_case(case, plan.trials) for case in cases), plan.time_budget_s, seconds)
+
+
+def _case(case: BandwidthCase, trials: int) -> PlannedCase:
+    return PlannedCase(
+        id=case.id,
+        benchmark="bandwidth",
+        kind=case.kind,
+        engine=case.engine,
+        direction=case.direction,
+        size_bytes=case.size_bytes,
+        trials=trials,
+        named=case.named,
+        host_bytes=host_bytes(case.kind, case.size_bytes, emulated=False),
+        device_bytes=device_bytes(case.kind, case.size_bytes),
+        copied_bytes=trials * _BATCHES * _copies(case) * case.size_bytes,
+    )
+
+
+def _copies(case: BandwidthCase) -> int:
+    """Copies in a batch: managed pages have to be sent back before they can move again."""
+    return 1 if case.kind == "managed" else choose_times(case.size_bytes / COPY_BYTES_PER_S, BATCH_SECONDS)
+
+
+def _trial_seconds(case: BandwidthCase) -> float:
+    copying = _BATCHES * max(BATCH_SECONDS, case.size_bytes / COPY_BYTES_PER_S)
+    return copying + _TOUCHES * case.size_bytes / TOUCH_BYTES_PER_S

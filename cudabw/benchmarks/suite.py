@@ -1,0 +1,93 @@
+"""What the sections of a suite may say, and the plans that they mean.
+
+A further kind of section is one more entry of ``SECTION_KINDS``: the reader of each of its keys, and what makes
+its plan from the keys that are given. Flags of ``cudabw run`` reach it through keys of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from cudabw.benchmarks.bandwidth import DEFAULT_KINDS, DEFAULT_SIZE, DEFAULT_TRIALS, DIRECTIONS, KINDS, BandwidthPlan
+from cudabw.config.values import ALL, Reader, read_choices, read_choices_or_all, read_count, read_seconds, read_sizes
+from cudabw.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cudabw.config.suite import Suite
+
+
+@dataclass(frozen=True, slots=True)
+class SectionKind:
+    """A kind of section.
+
+    Attributes:
+        keys: The reader of each key.
+        plan: Makes the plan from the values of the keys that are given.
+    """
+
+    keys: Mapping[str, Reader]
+    plan: Callable[[Mapping[str, Any]], BandwidthPlan]
+
+
+def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
+    kinds = settings.get("kinds", DEFAULT_KINDS)
+    named = "kinds" in settings and kinds != ALL
+    return BandwidthPlan(
+        kinds=KINDS if kinds == ALL else kinds,
+        directions=settings.get("directions", DIRECTIONS),
+        sizes=settings.get("sizes", (DEFAULT_SIZE,)),
+        trials=settings.get("trials", DEFAULT_TRIALS),
+        time_budget_s=settings.get("time_budget"),
+        named=frozenset(kinds if named else ()),
+    )
+
+
+SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
+    "bandwidth": SectionKind(
+        keys={
+            "kinds": partial(read_choices_or_all, KINDS),
+            "directions": partial(read_choices, DIRECTIONS),
+            "sizes": read_sizes,
+            "trials": read_count,
+            "time_budget": read_seconds,
+        },
+        plan=_bandwidth_plan,
+    ),
+}
+
+VOCABULARY: Final = {name: kind.keys for name, kind in SECTION_KINDS.items()}
+"""What :func:`cudabw.config.suite.parse_suite` needs to know of the sections."""
+
+
+def plans_of(suite: Suite) -> tuple[BandwidthPlan, ...]:
+    """The plans that a suite's sections mean, in their order.
+
+    A kind of memory whose cases are all in earlier sections is left out, as sections easily come to be when a flag
+    gives them the same sizes.
+
+    Raises:
+        ConfigurationError: Only some cases of a kind are in an earlier section too; a result can hold a case only once.
+    """
+    plans: list[BandwidthPlan] = []
+    titles: dict[str, str] = {}
+    for section in suite.sections:
+        plan = _without_repeats(SECTION_KINDS[section.kind].plan(section.settings), titles)
+        for case in plan.cases():
+            if case.id in titles:
+                raise ConfigurationError(
+                    f"{suite.source}: {section.title} measures {case.label} again, as {titles[case.id]} does",
+                    hint="Give each section kinds, directions or sizes of its own.",
+                )
+        titles |= {case.id: section.title for case in plan.cases()}
+        plans += [plan] if plan.kinds else []
+    return tuple(plans)
+
+
+def _without_repeats(plan: BandwidthPlan, measured: Container[str]) -> BandwidthPlan:
+    def is_new(kind: str) -> bool:
+        return any(case.id not in measured for case in replace(plan, kinds=(kind,)).cases())
+
+    return replace(plan, kinds=tuple(kind for kind in plan.kinds if is_new(kind)))

@@ -1,0 +1,112 @@
+"""``cudabw run``."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from cudabw.cli.parameters import COUNT, ORDINAL, SECONDS, SIZES, json_option
+from cudabw.config.suite import BACKENDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cudabw.benchmarks.bandwidth import BandwidthPlan
+    from cudabw.config.suite import Suite
+
+_EXAMPLES = """\b
+Built-in suites:
+  smoke  Does everything work? Needs no GPU; for CI.
+  quick  How fast is this machine's link? Half a minute.
+  full   From which size on does pinning pay? A sweep for all kinds; minutes.
+
+\b
+Examples:
+  cudabw run quick
+  cudabw run full --dry-run
+  cudabw run nightly.toml --device 1 --json > result.json
+"""
+
+
+def _complete_suite(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
+    from cudabw.config.lookup import suite_names
+
+    names = [CompletionItem(name) for name in suite_names() if name.startswith(incomplete)]
+    return [*names, CompletionItem(incomplete, type="file")]
+
+
+@click.command(short_help="Measure what a suite says: a built-in one, or a TOML file.", epilog=_EXAMPLES)
+@click.argument("suite", metavar="NAME|FILE.toml", shell_complete=_complete_suite)
+@click.option("--dry-run", is_flag=True, help="Print cases, bytes, memory and estimated time; touch no driver.")
+@click.option("--backend", type=click.Choice(BACKENDS), default=None, help="Instead of the suite's.")
+@click.option("--device", type=ORDINAL, default=None, metavar="N", help="Number of the device, instead of the suite's.")
+@click.option(
+    "--size",
+    "sizes",
+    type=SIZES,
+    multiple=True,
+    metavar="SIZE",
+    help="Sizes, lists or ranges, instead of those of every section; may be repeated.",
+)
+@click.option("--trials", type=COUNT, default=None, metavar="N", help="Trials of each case, in every section.")
+@click.option("--time-budget", type=SECONDS, default=None, metavar="TIME", help="Time budget of every section.")
+@json_option
+def command(
+    *,
+    suite: str,
+    dry_run: bool,
+    backend: str | None,
+    device: int | None,
+    sizes: tuple[tuple[int, ...], ...],
+    trials: int | None,
+    time_budget: float | None,
+    as_json: bool,
+) -> int:
+    """Measure what a suite says.
+
+    A suite is a TOML file that is kept, reviewed and run again. Something that ends in .toml or has a slash in
+    it is a path; anything else is the name of a built-in suite. Flags override what the suite says.
+
+    A kind that the suite names must be there: one that is refused or unsupported makes the exit code 4.
+    """
+    from cudabw.benchmarks.suite import VOCABULARY, plans_of
+    from cudabw.config.lookup import load_suite
+    from cudabw.config.suite import override
+
+    settings = {
+        "sizes": tuple(dict.fromkeys(chain.from_iterable(sizes))) or None,
+        "trials": trials,
+        "time_budget": time_budget,
+    }
+    wanted = override(load_suite(suite, VOCABULARY), VOCABULARY, backend=backend, device=device, settings=settings)
+    plans = plans_of(wanted)
+    return _show(suite, wanted, plans, as_json=as_json) if dry_run else _measure(wanted, plans, as_json=as_json)
+
+
+def _measure(suite: Suite, plans: Sequence[BandwidthPlan], *, as_json: bool) -> int:
+    from cudabw.benchmarks.api import run_plans
+    from cudabw.cli.present import measure_and_present
+    from cudabw.report.bandwidth_table import print_bandwidth
+
+    backend, device = suite.backend or "auto", suite.device or 0
+    return measure_and_present(
+        lambda observer: run_plans(sys.argv[1:], plans, backend=backend, device=device, observer=observer),
+        print_bandwidth,
+        as_json=as_json,
+    )
+
+
+def _show(name: str, suite: Suite, plans: Sequence[BandwidthPlan], *, as_json: bool) -> int:
+    from cudabw.benchmarks.estimate import estimate_run
+    from cudabw.cli.present import rendered, write_result
+    from cudabw.report.plan_table import print_plan
+    from cudabw.results.plan import plan_to_json
+
+    plan = estimate_run(name, plans, backend=suite.backend or "auto", device=suite.device or 0)
+    write_result(plan_to_json(plan) + "\n" if as_json else rendered(partial(print_plan, plan)))
+    return 0

@@ -1,0 +1,124 @@
+"""The table of ``--dry-run``: one row for each kind of memory in each section, and under it what the run needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.box import ASCII2, SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from cudabw.report.console import ASCII, symbols_for
+from cudabw.units import format_rate, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+
+    from cudabw.report.console import Symbols
+    from cudabw.results.plan import PlannedCase, PlannedSection, RunPlan
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_MOST_LISTED: Final = 2
+
+
+def print_plan(plan: RunPlan, console: Console) -> None:
+    """Print what a run will do, without having done any of it."""
+    symbols = symbols_for(console)
+    title = f"Plan of {plan.suite} {symbols.dot} backend {plan.backend}, device {plan.device}"
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print()
+    console.print(_table(plan, symbols))
+    console.print()
+    for line in _footer(plan):
+        console.print(line, soft_wrap=True)
+
+
+def _table(plan: RunPlan, symbols: Symbols) -> Table:
+    box = ASCII2 if symbols is ASCII else SIMPLE_HEAD
+    table = Table(box=box, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("Memory", no_wrap=True)
+    table.add_column("Engine", no_wrap=True)
+    table.add_column("Direction")
+    table.add_column("Sizes", no_wrap=True)
+    table.add_column("Trials", justify="right", no_wrap=True)
+    table.add_column("Cases", justify="right", no_wrap=True)
+    for number, section in enumerate(plan.sections, start=1):
+        for cases in _rows(section):
+            table.add_row(str(number), *_cells(cases))
+    return table
+
+
+def _rows(section: PlannedSection) -> Iterable[Sequence[PlannedCase]]:
+    """The cases of one kind and engine together, in the order in which they first appear."""
+    rows: dict[tuple[str, str], list[PlannedCase]] = {}
+    for case in section.cases:
+        rows.setdefault((case.kind, case.engine), []).append(case)
+    return rows.values()
+
+
+def _cells(cases: Sequence[PlannedCase]) -> Iterable[str]:
+    first = cases[0]
+    yield first.kind
+    yield first.engine
+    yield ", ".join(dict.fromkeys(case.direction for case in cases))
+    yield _sizes(list(dict.fromkeys(case.size_bytes for case in cases)))
+    yield str(first.trials)
+    yield str(len(cases))
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    if len(sizes) <= _MOST_LISTED:
+        return ", ".join(format_size(size) for size in sizes)
+    return f"{format_size(min(sizes))} to {format_size(max(sizes))} ({len(sizes)})"
+
+
+def _footer(plan: RunPlan) -> Iterable[Text]:
+    yield Text(
+        f"{_count(len(plan.cases), 'case')}, {_count(plan.trials, 'trial')}; "
+        f"about {_about_bytes(plan.copied_bytes)} copied in about {_about_seconds(plan.seconds)}."
+    )
+    yield Text(f"Memory at most: {_memory(plan)}.")
+    budgets = [
+        f"{section.time_budget_s:g} s in section {number}"
+        for number, section in enumerate(plan.sections, start=1)
+        if section.time_budget_s is not None
+    ]
+    if budgets:
+        yield Text(f"Time budget: {', '.join(budgets)}.")
+    yield Text(
+        f"Estimates assume copies at {format_rate(plan.copy_bytes_per_s)} GB/s, "
+        f"filling and checking memory at {format_rate(plan.touch_bytes_per_s)} GB/s.",
+        style="dim",
+    )
+
+
+def _memory(plan: RunPlan) -> str:
+    emulated = format_size(plan.peak_emulated_bytes)
+    if plan.backend == "emulated":
+        return f"{emulated} host, the emulated device's own included"
+    real = f"{format_size(plan.peak_host_bytes)} host, {format_size(plan.peak_device_bytes)} device"
+    return real if plan.backend == "cuda" else f"{real} (emulated: {emulated} host)"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _about_bytes(nbytes: int) -> str:
+    """Two significant figures: more would promise what an estimate cannot keep."""
+    power = min(max(nbytes.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    return f"{_two_figures(nbytes / 1024**power)} {_UNITS[power]}"
+
+
+def _about_seconds(seconds: float) -> str:
+    for length, unit in ((3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * length:
+            return f"{_two_figures(seconds / length)} {unit}"
+    return f"{_two_figures(seconds)} s"
+
+
+def _two_figures(value: float) -> str:
+    return f"{float(f'{value:.2g}'):.10g}"

@@ -1,0 +1,99 @@
+"""List the devices of this machine, without a context on any of them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cudabw import __version__
+from cudabw.driver.calls import format_version
+from cudabw.driver.identity import identify
+from cudabw.driver.loader import Backend, load_driver
+from cudabw.driver.nvml import Nvml
+from cudabw.errors import CudabwError
+from cudabw.results.inventory import Inventory, ListedDevice
+from cudabw.results.model import DeviceInfo, Link, RunError
+from cudabw.system.link import _link, _parse_speed, _sysfs_address, read_link
+from cudabw.system.pseudofiles import parse_number, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cudabw.driver.calls import Driver
+    from cudabw.driver.nvml import NvmlDevice
+
+
+def take_inventory(
+    backend: str, *, notify: Callable[[str], None], check_interrupt: Callable[[], None] = lambda: None
+) -> Inventory:
+    """Start a driver and list every device that it shows. A driver that fails is part of the result.
+
+    Args:
+        backend: ``auto``, ``cuda`` or ``emulated``.
+        notify: Told in one sentence what the user should know.
+        check_interrupt: Called often while the driver starts; ends that by raising.
+    """
+    try:
+        driver = load_driver(Backend(backend), notify=notify, check_interrupt=check_interrupt)
+        with ExitStack() as owned:
+            if driver.emulated:
+                owned.callback(driver.api.close)
+            nvml = None if driver.emulated else Nvml.open()
+            if nvml is not None:
+                owned.callback(nvml.close)
+            return inventory_of(driver, nvml)
+    except CudabwError as error:
+        return Inventory(__version__, error=RunError(type(error).__name__, error.message, error.hint, error.exit_code))
+
+
+def inventory_of(driver: Driver, nvml: Nvml | None, *, sysfs: Path = Path("/sys")) -> Inventory:
+    """List every device that a driver shows.
+
+    Args:
+        driver: The driver, already initialised.
+        nvml: Where links and the NVIDIA driver's version are read; without it, what sysfs says.
+        sysfs: Where sysfs is mounted.
+
+    Raises:
+        DriverError: The driver could not say who a device is.
+    """
+    count = int(driver.call("cuDeviceGetCount"))
+    return Inventory(
+        tool_version=__version__,
+        devices=tuple(_listed(driver, ordinal, nvml, sysfs) for ordinal in range(count)),
+        cuda_driver=format_version(driver.version()),
+        nvidia_driver=None if nvml is None else nvml.driver_version(),
+        cuda_bindings=driver.bindings_version(),
+    )
+
+
+def _listed(driver: Driver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> ListedDevice:
+    identity = identify(driver, ordinal)
+    nvml_device = None if nvml is None else nvml.device(identity.pci, identity.uuid)
+    linkless = identity.integrated or driver.emulated
+    device = DeviceInfo(
+        ordinal=ordinal,
+        name=identity.name,
+        uuid=identity.uuid,
+        pci=identity.pci,
+        emulated=driver.emulated,
+        memory_bytes=identity.memory_bytes,
+        link=read_link(identity.pci, nvml_device, integrated=linkless, sysfs=sysfs),
+    )
+    max_link = Link() if linkless else _max_link(identity.pci, nvml_device, sysfs)
+    return ListedDevice(device, identity.integrated, max_link)
+
+
+def _max_link(pci: str, nvml_device: NvmlDevice | None, sysfs: Path) -> Link:
+    """The best that a link can be: NVML knows the slot too, sysfs the device alone."""
+    if nvml_device is not None:
+        reading = nvml_device.link()
+        if (link := _link(reading.max_generation, reading.max_width, "nvml")) is not None:
+            return link
+    address = _sysfs_address(pci)
+    if address is None:
+        return Link()
+    folder = sysfs / "bus" / "pci" / "devices" / address
+    generation = _parse_speed(read_text(folder / "max_link_speed"))
+    return _link(generation, parse_number(read_text(folder / "max_link_width")), "sysfs") or Link()

@@ -1,0 +1,125 @@
+"""What a suite's sections mean, and what the plans will need."""
+
+import json
+
+import pytest
+
+from cudabw.benchmarks.bandwidth import KINDS, BandwidthPlan
+from cudabw.benchmarks.estimate import estimate_run
+from cudabw.benchmarks.suite import VOCABULARY, plans_of
+from cudabw.config.suite import override, parse_suite
+from cudabw.errors import ConfigurationError
+from cudabw.results.plan import plan_to_json
+
+MIB = 1 << 20
+
+
+def plans(text, **flags):
+    suite = parse_suite(f"version = 1\n{text}", "ci.toml", VOCABULARY)
+    return plans_of(override(suite, VOCABULARY, settings=flags))
+
+
+def test_a_section_means_the_plan_that_it_spells():
+    text = """
+        [[bandwidth]]
+        kinds = ["managed", "pinned"]
+        directions = ["d2h"]
+        sizes = ["1MiB"]
+        trials = 2
+        time_budget = 1.5
+    """
+    named = frozenset({"managed", "pinned"})
+    assert plans(text) == (BandwidthPlan(("managed", "pinned"), ("d2h",), (MIB,), 2, 1.5, named),)
+
+
+def test_an_empty_section_means_the_command_without_flags():
+    assert plans("[[bandwidth]]") == (BandwidthPlan(),)
+
+
+def test_all_kinds_are_planned_and_none_is_named():
+    (plan,) = plans('[[bandwidth]]\nkinds = "all"')
+    assert (plan.kinds, plan.named) == (KINDS, frozenset())
+
+
+def test_the_cases_of_a_named_kind_are_named():
+    assert all(case.named for case in plans('[[bandwidth]]\nkinds = ["pinned"]')[0].cases())
+
+
+def test_a_kind_that_an_earlier_section_measures_completely_is_left_out():
+    text = """
+        [[bandwidth]]
+        kinds = ["pageable", "pinned"]
+        sizes = ["1MiB"]
+        trials = 3
+        [[bandwidth]]
+        kinds = ["pinned", "mapped"]
+        sizes = ["2MiB"]
+        [[bandwidth]]
+        kinds = ["mapped"]
+        sizes = ["1MiB"]
+    """
+    assert [plan.kinds for plan in plans(text)] == [("pageable", "pinned"), ("pinned", "mapped"), ("mapped",)]
+    assert [plan.kinds for plan in plans(text, sizes=(4096,))] == [("pageable", "pinned"), ("mapped",)]
+
+
+def test_sections_that_share_some_cases_of_a_kind_are_refused():
+    with pytest.raises(ConfigurationError) as caught:
+        plans('[[bandwidth]]\nsizes = ["1MiB"]\n[[bandwidth]]\nsizes = ["1KiB", "1MiB"]')
+    assert caught.value.message == (
+        "ci.toml: [[bandwidth]] section 2 measures pageable h2d 1 MiB again, as [[bandwidth]] section 1 does"
+    )
+
+
+def estimate(*plans, backend="auto"):
+    return estimate_run("ci", plans, backend=backend, device=0)
+
+
+def test_peaks_are_those_of_one_trial_at_a_time():
+    run = estimate(BandwidthPlan(sizes=(MIB, 64 * MIB)), BandwidthPlan(kinds=("write-combined",), sizes=(64 * MIB,)))
+    # The buffer and the 16 MiB through which device memory is checked; write-combined memory needs them there as well.
+    assert (run.peak_host_bytes, run.peak_device_bytes) == (80 * MIB, 80 * MIB)
+    assert run.peak_emulated_bytes == 160 * MIB
+
+
+def test_copies_and_time_follow_from_the_rates_that_are_assumed():
+    # 64 MiB at 25 GB/s are 2.7 ms: two copies make a batch of 4 ms, and a trial has five batches.
+    size = 64 * MIB
+    run = estimate(BandwidthPlan(kinds=("pinned",), directions=("h2d",), sizes=(size,), trials=3))
+    assert run.copied_bytes == 3 * 5 * 2 * size
+    assert run.seconds == pytest.approx(3 * (5 * 4e-3 + 11 * size / 4e9))
+
+
+def test_managed_pages_move_once_in_a_batch():
+    run = estimate(BandwidthPlan(kinds=("managed",), directions=("h2d",), sizes=(MIB,), trials=3))
+    assert run.copied_bytes == 3 * 5 * MIB
+
+
+def test_a_time_budget_bounds_the_time_but_for_the_first_trials():
+    plan = BandwidthPlan(kinds=("pinned",), directions=("h2d",), sizes=(4096,), trials=1000, time_budget_s=2.0)
+    assert estimate(plan).seconds == 2.0
+    assert estimate(BandwidthPlan(sizes=(1 << 33,), time_budget_s=0.1)).seconds > 6 * 11 * (1 << 33) / 4e9
+
+
+def test_the_document_holds_every_case():
+    run = estimate(BandwidthPlan(kinds=("pinned",), directions=("h2d",), sizes=(MIB,), trials=3), backend="cuda")
+    document = json.loads(plan_to_json(run))
+    assert document["dry_run"] is True
+    assert (document["suite"], document["backend"], document["device"]) == ("ci", "cuda", 0)
+    assert document["totals"] == {"cases": 1, "trials": 3}
+    assert document["peak"] == {"host_bytes": 17 * MIB, "device_bytes": MIB, "host_bytes_if_emulated": 18 * MIB}
+    assert document["estimate"]["assumes"] == {"copy_bytes_per_s": 25e9, "touch_bytes_per_s": 4e9}
+    assert document["sections"][0]["cases"] == [
+        {
+            "id": "bandwidth/pinned/driver/h2d/1048576",
+            "benchmark": "bandwidth",
+            "kind": "pinned",
+            "engine": "driver",
+            "direction": "h2d",
+            "size_bytes": MIB,
+            "trials": 3,
+            "named": False,
+            "host_bytes": 17 * MIB,
+            "device_bytes": MIB,
+            "copied_bytes": 3 * 5 * 96 * MIB,
+        }
+    ]
