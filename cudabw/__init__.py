@@ -13,15 +13,63 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cudabw.benchmarks.api import empirical_bandwidth, measure_bandwidth
+    from cudabw.copying.driver_copy import copy
+    from cudabw.driver.loader import Backend, load_driver
+    from cudabw.runtime.device import Device
+    from cudabw.runtime.memory import (
+        DeviceBuffer,
+        ManagedBuffer,
+        MappedBuffer,
+        PageableBuffer,
+        PinnedBuffer,
+        RegisteredBuffer,
+        WriteCombinedBuffer,
+    )
+    from cudabw.runtime.pointers import DevicePointer, HostPointer
+    from cudabw.runtime.stream import Event, Gate, Stream
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "empirical_bandwidth": "cudabw.benchmarks.api",
-    "measure_bandwidth": "cudabw.benchmarks.api",
+_HOMES = {
+    "cudabw.benchmarks.api": ("empirical_bandwidth", "measure_bandwidth"),
+    "cudabw.copying.driver_copy": ("copy",),
+    "cudabw.driver.loader": ("Backend", "load_driver"),
+    "cudabw.runtime.device": ("Device",),
+    "cudabw.runtime.memory": (
+        "DeviceBuffer",
+        "ManagedBuffer",
+        "MappedBuffer",
+        "PageableBuffer",
+        "PinnedBuffer",
+        "RegisteredBuffer",
+        "WriteCombinedBuffer",
+    ),
+    "cudabw.runtime.pointers": ("DevicePointer", "HostPointer"),
+    "cudabw.runtime.stream": ("Event", "Gate", "Stream"),
 }
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", "empirical_bandwidth", "measure_bandwidth"]
+__all__ = [
+    "Backend",
+    "Device",
+    "DeviceBuffer",
+    "DevicePointer",
+    "Event",
+    "Gate",
+    "HostPointer",
+    "ManagedBuffer",
+    "MappedBuffer",
+    "PageableBuffer",
+    "PinnedBuffer",
+    "RegisteredBuffer",
+    "Stream",
+    "WriteCombinedBuffer",
+    "__version__",
+    "copy",
+    "empirical_bandwidth",
+    "load_driver",
+    "measure_bandwidth",
+]
 
 
 def __getattr__(name: str) -> object:

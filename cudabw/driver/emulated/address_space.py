@@ -38,6 +38,7 @@ class Allocation:
         flags: As given when it was made.
         storage: Owns the bytes; None for registered memory.
         resident: Ordinal of the device that managed memory was last prefetched to; None for the host.
+        shadow: As much memory again, to which a prefetch of managed memory moves its bytes.
         released: Whether it is gone.
     """
 
@@ -51,6 +52,7 @@ class Allocation:
     flags: int = 0
     storage: mmap.mmap | None = None
     resident: int | None = None
+    shadow: mmap.mmap | None = None
     released: bool = False
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -198,6 +200,7 @@ class Memory(Surface):
             if allocation.resident == ordinal:
                 return NO_WORK
             allocation.resident = ordinal
+            _migrate(allocation)
             return Work("d2h" if ordinal is None else "h2d", "managed", integer(count))
 
         stream.submit(Operation(body))
@@ -207,6 +210,14 @@ class Memory(Surface):
         if count == 0 or found is None or found[0].kind != "managed" or found[1] + count > found[0].size:
             raise Refusal(INVALID_VALUE)
         return found[0]
+
+
+def _migrate(allocation: Allocation) -> None:
+    """Take as long as moving the bytes takes; they are found at one address whichever side they are on."""
+    if allocation.shadow is None:
+        allocation.shadow = mmap.mmap(-1, allocation.size)
+    window = (ctypes.c_ubyte * allocation.size).from_buffer(allocation.shadow)
+    ctypes.memmove(window, allocation.real, allocation.size)
 
 
 def _fact(attribute: int, allocation: Allocation, offset: int) -> object:
