@@ -79,7 +79,7 @@ class MemorySideError(CudabwError, TypeError):
     """A host address was asked of memory the host cannot reach, or a device address of memory the device cannot."""
 
 
-class Interrupted(CudabwError):
+class Interrupted(CudabwError):  # noqa: N818 - it is no error of the program
     """A signal asked the run to stop; what is finished is kept.
 
     Attributes:

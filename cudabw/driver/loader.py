@@ -6,40 +6,29 @@ thread waits in short slices, so that it can say which step is running and a sig
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 import os
 import re
-import threading
-import time
-from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from cudabw.driver.calls import SUCCESS, Driver, format_version
 from cudabw.driver.hints import SystemProbe, hint_for, startup_hint
+from cudabw.driver.library import LIBRARY, LibraryError, LoadedLibrary, import_bindings, require_bindings
+from cudabw.driver.watchdog import watch
 from cudabw.errors import CudabwError, DriverError, NoDriverError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from importlib.machinery import ModuleSpec
 
-T = TypeVar("T")
+    from cudabw.driver.library import Library
 
-_LIBRARY = "libcuda.so.1"
 _STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 # cuda-bindings finds every function through cuGetProcAddress_v2, which came with CUDA 12.0.
 _OLDEST_DRIVER = 12000
-
-_SLICE_S = 0.05
-_FIRST_NOTICE_S = 3.0
-_NEXT_NOTICE_S = 10.0
 
 _FALLBACK = (
     "No NVIDIA driver is installed: using the emulated device, whose figures are those of host memory and not of a GPU."
@@ -86,142 +75,6 @@ def load_driver(
     return driver
 
 
-def watch(
-    work: Callable[[Callable[[str], None]], T],
-    *,
-    notify: Callable[[str], None],
-    check_interrupt: Callable[[], None],
-    clock: Callable[[], float] = time.monotonic,
-) -> T:
-    """Run work that may never return in a daemon thread, and report a step that takes long.
-
-    Args:
-        work: Called with a function that it tells the name of each step it begins.
-        notify: Told which step is running and for how long, after 3 s and then every 10 s.
-        check_interrupt: Called about every 50 ms; whatever it raises ends the wait, the only thing
-            that does besides the work itself.
-        clock: The clock that the notices go by, in seconds.
-
-    Returns:
-        What the work returned; what it raised is raised.
-    """
-    outcome: Future[T] = Future()
-    steps = [("start-up", clock())]
-    threading.Thread(target=_settle, args=(outcome, work, steps, clock), name="cudabw-start", daemon=True).start()
-    reported, due = steps[0], steps[0][1] + _FIRST_NOTICE_S
-    while not wait([outcome], timeout=_SLICE_S).done:
-        check_interrupt()
-        current, now = steps[-1], clock()
-        if current is not reported:
-            reported, due = current, current[1] + _FIRST_NOTICE_S
-        if now >= due:
-            notify(f"Starting the driver: {current[0]} has not returned for {now - current[1]:.0f} s; still waiting.")
-            due = now + _NEXT_NOTICE_S
-    return outcome.result()
-
-
-def _settle(
-    outcome: Future[T],
-    work: Callable[[Callable[[str], None]], T],
-    steps: list[tuple[str, float]],
-    clock: Callable[[], float],
-) -> None:
-    try:
-        outcome.set_result(work(lambda name: steps.append((name, clock()))))
-    except BaseException as error:  # noqa: BLE001 - handed to the waiting thread, which raises it
-        outcome.set_exception(error)
-
-
-class LibraryError(Exception):
-    """``libcuda`` cannot be loaded or is not a CUDA driver; the message is the dynamic loader's."""
-
-
-class Library(Protocol):
-    """A loaded ``libcuda``, asked directly for what the bindings cannot be asked."""
-
-    def init(self) -> int:
-        """The status of ``cuInit``."""
-
-    def version(self) -> tuple[int, int]:
-        """The status of ``cuDriverGetVersion``, and the version where that is success."""
-
-
-class LoadedLibrary:
-    """The ``libcuda`` that the dynamic loader finds, as the bindings would load it.
-
-    The bindings say of a bad file only that there is none, and cuda-bindings 12.9.0 keeps the
-    interpreter's lock through ``cuInit``, as ``ctypes.CDLL`` of Python 3.11 does through ``dlopen``:
-    a hang in either would silence the watchdog. Functions called through ctypes release it.
-
-    Raises:
-        LibraryError: The loader did not load it, or a function every driver has is missing.
-    """
-
-    def __init__(self) -> None:
-        loader = ctypes.CDLL(None)
-        # Both are looked up before either is called: a look-up in between would clear the message.
-        dlopen, dlerror = loader.dlopen, loader.dlerror
-        dlopen.argtypes, dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
-        dlerror.restype = ctypes.c_char_p
-        handle = dlopen(_LIBRARY.encode(), os.RTLD_NOW | os.RTLD_GLOBAL)
-        if handle is None:
-            raise LibraryError(os.fsdecode(dlerror()))
-        library = ctypes.CDLL(_LIBRARY, handle=handle)
-        try:
-            self._init, self._version = library.cuInit, library.cuDriverGetVersion
-        except AttributeError as error:
-            raise LibraryError(str(error)) from error
-
-    def init(self) -> int:
-        """The status of ``cuInit``."""
-        return int(self._init(0))
-
-    def version(self) -> tuple[int, int]:
-        """The status of ``cuDriverGetVersion``, and the version where that is success."""
-        version = ctypes.c_int(0)
-        return int(self._version(ctypes.byref(version))), version.value
-
-
-def import_bindings() -> Any:  # noqa: ANN401 - the bindings ship without types
-    """The module ``cuda.bindings.driver``.
-
-    Raises:
-        NoDriverError: It cannot be imported.
-    """
-    try:
-        return importlib.import_module("cuda.bindings.driver")
-    except ImportError as error:
-        raise NoDriverError(
-            f"cuda.bindings.driver cannot be imported: {error}",
-            hint="Reinstall it: pip install --force-reinstall cuda-python",
-        ) from error
-
-
-def require_bindings() -> None:
-    """Make sure that ``cuda.bindings`` is NVIDIA's, without executing anything named ``cuda``.
-
-    Raises:
-        NoDriverError: Another module of that name comes first, or cuda-bindings is not installed.
-    """
-    package = find_spec("cuda")
-    bindings = _child(package, "cuda.bindings")
-    if _child(bindings, "cuda.bindings.driver") is not None:
-        return
-    origins = [spec.origin for spec in (package, bindings) if spec is not None and spec.origin is not None]
-    if origins:
-        raise NoDriverError(
-            f"{origins[0]} stands in the way of NVIDIA's package of the same name",
-            hint="Rename that file, or take its directory off PYTHONPATH.",
-        )
-    raise NoDriverError("cuda-bindings is not installed", hint="Install it: pip install cuda-python")
-
-
-def _child(parent: ModuleSpec | None, name: str) -> ModuleSpec | None:
-    # Not find_spec, which imports the parents of a dotted name.
-    locations = parent and parent.submodule_search_locations
-    return PathFinder.find_spec(name, locations) if locations else None
-
-
 @dataclass(slots=True)
 class Start:
     """One start of a driver, run in the worker thread.
@@ -254,7 +107,7 @@ class Start:
             raise NoDriverError(f"The CUDA driver did not start: {error.message}", hint=error.hint) from error
 
     def _real(self, backend: Backend, step: Callable[[str], None]) -> Driver:
-        step(f"loading {_LIBRARY}")
+        step(f"loading {LIBRARY}")
         try:
             library = self.open_library()
         except LibraryError as error:
@@ -269,7 +122,7 @@ class Start:
     def _found(self, message: str) -> tuple[str | None, str]:
         """The file that a message of the dynamic loader is about, and what the matter is with it."""
         # The message starts with a path for a bad file, and with the bare name where none was found.
-        match = re.match(rf"(.*/{re.escape(_LIBRARY)}): (.*)", message)
+        match = re.match(rf"(.*/{re.escape(LIBRARY)}): (.*)", message)
         if match:
             return str(Path(match[1]).absolute()), match[2]
         return self.probe.find_library(self.environ), message
@@ -335,18 +188,18 @@ class Start:
             )
         if self.probe.driver_installed():
             return NoDriverError(
-                f"An NVIDIA kernel driver is present, but the loader finds no {_LIBRARY}",
+                f"An NVIDIA kernel driver is present, but the loader finds no {LIBRARY}",
                 hint="Install the driver's libraries; start a container with the GPU (docker run --gpus all).",
             )
         return NoDriverError(
-            f"No NVIDIA driver is installed: the loader finds no {_LIBRARY}",
+            f"No NVIDIA driver is installed: the loader finds no {LIBRARY}",
             hint="Install the NVIDIA driver, or use the emulated device (--backend emulated).",
         )
 
 
 def _stub(path: str | None) -> NoDriverError:
     return NoDriverError(
-        f"No CUDA driver: a stub library was loaded from {path or _LIBRARY}", hint=hint_for(_STUB_LIBRARY, "cuInit")
+        f"No CUDA driver: a stub library was loaded from {path or LIBRARY}", hint=hint_for(_STUB_LIBRARY, "cuInit")
     )
 
 

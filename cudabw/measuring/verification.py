@@ -39,7 +39,7 @@ class Pattern:
 
     Args:
         seed: The same seed gives the same bytes.
-        threads: How many; None takes what this process may use, up to four, which saturate a core's share of memory.
+        threads: How many; None takes the CPUs that this process may use, up to four.
     """
 
     def __init__(self, seed: int, threads: int | None = None) -> None:
@@ -85,8 +85,8 @@ class Pattern:
             if not _equal(part, expected):
                 at = int(np.argmax(part != expected))
                 raise WrongDataError(
-                    f"the copy succeeded, but byte {index * BLOCK_BYTES + at} of the destination holds 0x{int(part[at]):02x} "
-                    f"where the source holds 0x{int(expected[at]):02x}"
+                    f"the copy succeeded, but byte {index * BLOCK_BYTES + at} of the destination holds "
+                    f"0x{int(part[at]):02x} where the source holds 0x{int(expected[at]):02x}"
                 )
 
     def _blocks(

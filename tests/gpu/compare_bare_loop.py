@@ -91,9 +91,7 @@ class BareLoop:
 
 
 def ours(kind, direction, nbytes):
-    result = cudabw.measure_bandwidth(
-        kinds=(kind,), directions=(direction,), sizes=(nbytes,), trials=1, backend="cuda"
-    )
+    result = cudabw.measure_bandwidth(kinds=(kind,), directions=(direction,), sizes=(nbytes,), trials=1, backend="cuda")
     assert result.error is None, result.error
     return result.cases[0].rate_bytes_per_s.median
 
