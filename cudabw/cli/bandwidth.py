@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -85,7 +84,7 @@ def command(
     """
     from cudabw.benchmarks.api import run_plans
     from cudabw.benchmarks.bandwidth import DEFAULT_KINDS, DEFAULT_SIZE, DEFAULT_TRIALS, DIRECTIONS, BandwidthPlan
-    from cudabw.cli.present import measure_and_present
+    from cudabw.cli.present import command_line, measure_and_present
     from cudabw.report.bandwidth_table import print_bandwidth
 
     named = _named_kinds(kinds)
@@ -99,7 +98,7 @@ def command(
     )
     return measure_and_present(
         lambda observer: run_plans(
-            sys.argv[1:], (plan,), backend=backend or "auto", device=device or 0, observer=observer
+            command_line(), (plan,), backend=backend or "auto", device=device or 0, observer=observer
         ),
         print_bandwidth,
         as_json=as_json,

@@ -9,7 +9,7 @@ import click
 from cudabw.cli.parameters import backend_option
 
 
-@click.command(short_help="The devices of this machine: name, UUID, PCI address, memory, link, versions.")
+@click.command(short_help="The devices of this machine, their links and versions.")
 @backend_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(*, backend: str | None, as_json: bool) -> int:

@@ -6,6 +6,7 @@ import errno
 import importlib
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -52,9 +53,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The command line; None for the process's own.
     """
+    arguments = tuple(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = cudabw.main(arguments, prog_name="cudabw", standalone_mode=False)
-        sys.stdout.flush()
+        code = cudabw.main(arguments, prog_name="cudabw", standalone_mode=False, obj=arguments)
+        if sys.stdout is not None:  # as it is where the caller closed it
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -65,6 +68,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except OSError as error:
         return _output_failed(error)
+    except SystemExit as end:
+        # What click does about a reader that left, and the end of a shell's completion.
+        if isinstance(end.__context__, OSError):
+            return _output_failed(end.__context__)
+        raise
     except (KeyboardInterrupt, click.Abort):
         return 130
     return code if isinstance(code, int) else 0
@@ -72,14 +80,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def show_error(message: str, hint: str) -> None:
     """Print an error and what to do about it on stderr."""
-    click.echo(f"cudabw: error: {message}", err=True)
+    notify(f"error: {message}")
     if hint:
-        click.echo(f"cudabw: hint: {hint}", err=True)
+        notify(f"hint: {hint}")
+
+
+def notify(text: str) -> None:
+    """Tell the user something now, on stderr; a stderr that cannot be written costs only what it was to carry."""
+    with suppress(OSError):
+        click.echo(f"cudabw: {text}", err=True)
 
 
 def _output_failed(error: OSError) -> int:
-    # What is left in the buffer cannot be written either; the interpreter must not try again at its end.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        # What is left in the buffer cannot be written either; the interpreter must not try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.EPIPE:
         return READER_LEFT
     show_error(f"the output could not be written: {error.strerror or error}", "")

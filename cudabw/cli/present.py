@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cudabw.benchmarks.observer import Observer
+from cudabw.cli.main import notify as notify  # it belongs to what commands need
 from cudabw.cli.main import show_error
 from cudabw.cli.signals import StopSignals
 from cudabw.report.console import make_console
@@ -37,7 +39,8 @@ def measure_and_present(
     Returns:
         The exit code that the results mean.
     """
-    with StopSignals() as signals, progress_bar(make_console(sys.stderr)) as progress:
+    require_output()
+    with StopSignals() as signals, progress_bar(sys.stderr) as progress:
         result = measure(Observer(progress, notify, signals.check))
     if result.error is not None:
         show_error(result.error.message, result.error.hint)
@@ -48,7 +51,12 @@ def measure_and_present(
 
 
 def write_result(text: str) -> None:
-    """Write to stdout, replacing what its encoding lacks; a failure to write is raised here, not at the end."""
+    """Write to stdout, replacing what its encoding lacks; a failure to write is raised here, not at the end.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    require_output()
     encoding = sys.stdout.encoding or "ascii"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
     sys.stdout.flush()
@@ -63,6 +71,17 @@ def rendered(print_report: Callable[[Console], None]) -> str:
     return "\n".join(line.rstrip() for line in captured.get().split("\n"))
 
 
-def notify(text: str) -> None:
-    """Tell the user something now, on stderr."""
-    click.echo(f"cudabw: {text}", err=True)
+def command_line() -> tuple[str, ...]:
+    """What the user asked for: the program's arguments."""
+    arguments: tuple[str, ...] = click.get_current_context().find_root().obj
+    return arguments
+
+
+def require_output() -> None:
+    """Do nothing if there is a stdout.
+
+    Raises:
+        OSError: The caller closed it.
+    """
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "stdout is closed")

@@ -8,8 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-import click
-
+from cudabw.cli.main import notify
 from cudabw.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class StopSignals:
             if self._received is not None:
                 _end_at_once(number)
             self._received = number
-            click.echo("cudabw: stopping after the current copy; a second signal ends at once", err=True)
+            notify("stopping after the current copy; a second signal ends at once")
         os.close(self._read)
 
 
@@ -72,6 +71,6 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 
 def _end_at_once(number: int) -> None:
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())  # a progress bar may have hidden it
     os._exit(128 + number)

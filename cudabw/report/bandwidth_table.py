@@ -8,7 +8,7 @@ from rich.box import ASCII2, SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from cudabw.report.console import ASCII, symbols_for
+from cudabw.report.console import ASCII, print_whole, symbols_for
 from cudabw.results.model import State
 from cudabw.units import format_percent, format_rate, format_size
 
@@ -29,7 +29,7 @@ def print_bandwidth(result: RunResult, console: Console) -> None:
     if result.cases:
         console.print(Text(_title(result.device, symbols), style="bold"), soft_wrap=True)
         console.print()
-        console.print(_table(result, symbols))
+        print_whole(_table(result, symbols), console)
         console.print()
     for line in _footer(result, symbols):
         # Lines break at the terminal's edge only: a reason must stay in one piece for grep.

@@ -13,15 +13,13 @@ from cudabw.driver.loader import Backend, load_driver
 from cudabw.driver.nvml import Nvml
 from cudabw.errors import CudabwError
 from cudabw.results.inventory import Inventory, ListedDevice
-from cudabw.results.model import DeviceInfo, Link, RunError
-from cudabw.system.link import _link, _parse_speed, _sysfs_address, read_link
-from cudabw.system.pseudofiles import parse_number, read_text
+from cudabw.results.model import DeviceInfo, RunError
+from cudabw.system.link import read_link, read_max_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cudabw.driver.calls import Driver
-    from cudabw.driver.nvml import NvmlDevice
 
 
 def take_inventory(
@@ -81,19 +79,5 @@ def _listed(driver: Driver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> Lis
         memory_bytes=identity.memory_bytes,
         link=read_link(identity.pci, nvml_device, integrated=linkless, sysfs=sysfs),
     )
-    max_link = Link() if linkless else _max_link(identity.pci, nvml_device, sysfs)
+    max_link = read_max_link(identity.pci, nvml_device, integrated=linkless, sysfs=sysfs)
     return ListedDevice(device, identity.integrated, max_link)
-
-
-def _max_link(pci: str, nvml_device: NvmlDevice | None, sysfs: Path) -> Link:
-    """The best that a link can be: NVML knows the slot too, sysfs the device alone."""
-    if nvml_device is not None:
-        reading = nvml_device.link()
-        if (link := _link(reading.max_generation, reading.max_width, "nvml")) is not None:
-            return link
-    address = _sysfs_address(pci)
-    if address is None:
-        return Link()
-    folder = sysfs / "bus" / "pci" / "devices" / address
-    generation = _parse_speed(read_text(folder / "max_link_speed"))
-    return _link(generation, parse_number(read_text(folder / "max_link_width")), "sysfs") or Link()

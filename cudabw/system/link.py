@@ -84,7 +84,27 @@ def read_link(
     """
     if integrated:
         return _NO_LINK
-    return _from_nvml(nvml_device) or _from_sysfs(pci, sysfs) or _NO_LINK
+    return _from_nvml(nvml_device) or _from_sysfs(pci, sysfs, "current") or _NO_LINK
+
+
+def read_max_link(
+    pci: str | None,
+    nvml_device: NvmlDevice | None,
+    *,
+    integrated: bool = False,
+    sysfs: Path = Path("/sys"),
+) -> Link:
+    """Read the best that the link can be: NVML knows the slot too, sysfs the device alone. Never raises.
+
+    Arguments and result are those of :func:`read_link`.
+    """
+    if integrated:
+        return _NO_LINK
+    if nvml_device is not None:
+        reading = nvml_device.link()
+        if (link := _link(reading.max_generation, reading.max_width, "nvml")) is not None:
+            return link
+    return _from_sysfs(pci, sysfs, "max") or _NO_LINK
 
 
 class LinkSampler:
@@ -140,13 +160,13 @@ def _from_nvml(device: NvmlDevice | None) -> Link | None:
     return _link(reading.generation, reading.width, "nvml")
 
 
-def _from_sysfs(pci: str | None, sysfs: Path) -> Link | None:
+def _from_sysfs(pci: str | None, sysfs: Path, which: str) -> Link | None:
     address = _sysfs_address(pci)
     if address is None:
         return None
     folder = sysfs / "bus" / "pci" / "devices" / address
-    generation = _parse_speed(read_text(folder / "current_link_speed"))
-    return _link(generation, parse_number(read_text(folder / "current_link_width")), "sysfs")
+    generation = _parse_speed(read_text(folder / f"{which}_link_speed"))
+    return _link(generation, parse_number(read_text(folder / f"{which}_link_width")), "sysfs")
 
 
 def _link(generation: int | None, width: int | None, source: str) -> Link | None:
