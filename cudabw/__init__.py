@@ -12,8 +12,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cudabw.benchmarks.api import empirical_bandwidth, measure_bandwidth
+    from cudabw.benchmarks.api import empirical_bandwidth, measure_bandwidth, measure_launch_overhead
     from cudabw.copying.driver_copy import copy
+    from cudabw.copying.staged_copy import StagedCopier
     from cudabw.driver.loader import Backend, load_driver
     from cudabw.runtime.device import Device
     from cudabw.runtime.memory import (
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cudabw.benchmarks.api": ("empirical_bandwidth", "measure_bandwidth"),
+    "cudabw.benchmarks.api": ("empirical_bandwidth", "measure_bandwidth", "measure_launch_overhead"),
     "cudabw.copying.driver_copy": ("copy",),
+    "cudabw.copying.staged_copy": ("StagedCopier",),
     "cudabw.driver.loader": ("Backend", "load_driver"),
     "cudabw.runtime.device": ("Device",),
     "cudabw.runtime.memory": (
@@ -62,6 +64,7 @@ __all__ = [
     "PageableBuffer",
     "PinnedBuffer",
     "RegisteredBuffer",
+    "StagedCopier",
     "Stream",
     "WriteCombinedBuffer",
     "__version__",
@@ -69,6 +72,7 @@ __all__ = [
     "empirical_bandwidth",
     "load_driver",
     "measure_bandwidth",
+    "measure_launch_overhead",
 ]
 
 

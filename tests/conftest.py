@@ -11,19 +11,22 @@ from cudabw.runtime.device import Device
 def make_device():
     """Makes a device of an emulated driver with the given shape, faults and clock; all are closed afterwards."""
     devices = []
+    drivers = []
 
     def make(ordinal=0, driver=None, **emulated):
         if driver is None:
             api = EmulatedDriver(**emulated)
             driver = Driver(api, emulated=True, now=api.now)
             driver.call("cuInit", 0)
+            drivers.append(driver)
         devices.append(Device(driver, ordinal))
         return devices[-1]
 
     yield make
     for device in devices:
         device.close()
-        device.driver.api.close()
+    for driver in drivers:
+        driver.api.close()
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import index
 from typing import TYPE_CHECKING
 
-from cudabw import errors
 from cudabw.benchmarks.bandwidth import (
     DEFAULT_KINDS,
     DEFAULT_SIZE,
@@ -16,14 +16,25 @@ from cudabw.benchmarks.bandwidth import (
     run_bandwidth,
     with_link,
 )
+from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_TRIALS
+from cudabw.benchmarks.launch_overhead import LaunchPlan, run_launch_overhead, sets_for, skipped_cases
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.session import Session, run_session
+from cudabw.errors import CudabwError, RefusedError, UnsupportedError, WrongDataError
+from cudabw.results.launch import ARG_TYPES, MOST_ARGS
+from cudabw.results.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cudabw.benchmarks.outcome import Outcome
     from cudabw.results.model import RunResult
+
+_CLASSES = {
+    State.REFUSED: RefusedError,
+    State.UNSUPPORTED: UnsupportedError,
+    State.WRONG_DATA: WrongDataError,
+}
 
 
 def measure_bandwidth(
@@ -58,15 +69,54 @@ def measure_bandwidth(
 
     Raises:
         ValueError: An argument that cannot be meant.
+        TypeError: A number that is not whole.
     """
-    _require_members("kind", kinds, KINDS)
-    _require_members("direction", directions, DIRECTIONS)
-    if not sizes or any(size < 1 for size in sizes):
-        raise ValueError(f"sizes are positive numbers of bytes: {sizes!r}")
-    if trials < 1:
-        raise ValueError(f"trials are at least 1: {trials}")
-    plan = BandwidthPlan(kinds, directions, sizes, trials, time_budget, seed=seed)
+    plan = _checked_plan(kinds, directions, sizes, trials, time_budget, seed)
     return run_plans(("bandwidth",), (plan,), backend=backend, device=device, observer=observer)
+
+
+def measure_launch_overhead(
+    *,
+    args: Sequence[int] | None = None,
+    arg_types: Sequence[str] | None = None,
+    device: int = 0,
+    backend: str = "auto",
+    trials: int = DEFAULT_LAUNCH_TRIALS,
+    time_budget: float | None = None,
+    seed: int = 0,
+    observer: Observer = Observer(),  # noqa: B008 - frozen
+) -> RunResult:
+    """Measure what launching a kernel from Python costs, and how much of it is converting its arguments.
+
+    Args:
+        args: Numbers of arguments, each measured, from 0 to 256. Without these and ``arg_types``, three buffers and an
+            int32, and 0, 1, 4 and 16 buffers; otherwise 0, 1, 4 and 16.
+        arg_types: Of ``pointer``, ``int32``, ``uint32``, ``float32``, ``float64``, ``numpy``, ``buffer``,
+            ``struct``, ``mixed``; buffers where only ``args`` are given.
+        device: The device's number.
+        backend: ``auto`` (the GPU; the emulated device only where no NVIDIA driver is installed),
+            ``cuda`` or ``emulated``.
+        trials: Independent draws of each set of arguments, each with a freshly loaded kernel and fresh buffers.
+        time_budget: Seconds after which no further trial begins; each set of arguments gets at least one.
+        seed: Seeds the order of sets and modes.
+        observer: Hears of progress and notices, and may stop the run.
+
+    Returns:
+        Every case with every sample, in seconds; what is known beyond the cases is in ``launch_overhead``. What failed
+        is in it as well: see each case's ``state`` and the run's ``error``.
+
+    Raises:
+        ValueError: An argument that cannot be meant.
+        TypeError: A number that is not whole.
+    """
+    if arg_types is not None:
+        _require_members("argument type", arg_types, ARG_TYPES)
+    counts = None if args is None else tuple(dict.fromkeys(index(count) for count in args))
+    if counts is not None and (not counts or not 0 <= min(counts) <= max(counts) <= MOST_ARGS):
+        raise ValueError(f"numbers of arguments are from 0 to {MOST_ARGS}: {counts}")
+    _require_effort(trials, time_budget)
+    plan = LaunchPlan(sets_for(arg_types, counts), index(trials), time_budget, seed)
+    return run_plans(("launch-overhead",), (plan,), backend=backend, device=device, observer=observer)
 
 
 def empirical_bandwidth(
@@ -90,56 +140,89 @@ def empirical_bandwidth(
         ``(d2h, h2d)`` in GB/s (10^9 bytes per second).
 
     Raises:
+        ValueError: An argument that cannot be meant.
+        TypeError: A number that is not whole.
         NoDriverError: There is no usable GPU.
-        CudabwError: A figure could not be taken, or the data was wrong.
+        UsageError: There is no device of that number.
+        RefusedError: There is not enough memory.
+        WrongDataError: A copy succeeded without moving the right bytes.
+        CudabwError: A figure could not be taken for another reason.
     """
     kind = "pinned" if pinned else "pageable"
-    result = measure_bandwidth(kinds=(kind,), sizes=(nbytes,), device=device, backend=backend, trials=trials)
-    raise_error(result)
-    rates = {}
-    for case in result.cases:
-        if case.rate_bytes_per_s is None:
-            raise errors.CudabwError(f"{case.id}: {case.state}: {case.reason}")
-        rates[case.direction] = case.rate_bytes_per_s.median / 1e9
-    return rates["d2h"], rates["h2d"]
+    plan = _checked_plan((kind,), DIRECTIONS, (nbytes,), trials, None, seed=0)
+    result = run_plans(
+        ("bandwidth",), (plan,), backend=backend, device=device, observer=Observer(), on_error=_raise_error
+    )
+    d2h, h2d = (_gigabytes_per_s(result, direction) for direction in ("d2h", "h2d"))
+    return d2h, h2d
 
 
 def run_plans(
     command: Sequence[str],
-    plans: Sequence[BandwidthPlan],
+    plans: Sequence[BandwidthPlan | LaunchPlan],
     *,
     backend: str,
     device: int,
     observer: Observer,
+    on_error: Callable[[CudabwError], None] = lambda _: None,
 ) -> RunResult:
-    """Measure the cases of bandwidth plans in one session."""
+    """Measure the cases of plans in one session (:func:`cudabw.benchmarks.session.run_session`)."""
     return run_session(
         command,
-        partial(_bandwidth, plans),
+        partial(_measure, plans),
         backend=backend,
         ordinal=device,
         observer=observer,
         finish_case=with_link,
+        on_error=on_error,
     )
 
 
-def raise_error(result: RunResult) -> None:
-    """Raise what ended a run early, as the class it was.
-
-    Raises:
-        CudabwError: The run has an error.
-    """
-    if result.error is None:
-        return
-    kind = getattr(errors, result.error.type, errors.CudabwError)
-    error = errors.CudabwError(result.error.message, hint=result.error.hint)
-    # The class says what may be caught; its own constructor may want facts that a result does not keep.
-    error.__class__ = kind
+def _raise_error(error: CudabwError) -> None:
     raise error
 
 
-def _bandwidth(plans: Sequence[BandwidthPlan], session: Session) -> Outcome:
-    return run_bandwidth(session.device, plans, session.observer, sample_link=session.sample_link)
+def _gigabytes_per_s(result: RunResult, direction: str) -> float:
+    (case,) = (case for case in result.bandwidth_cases if case.direction == direction)
+    if case.rate_bytes_per_s is None:
+        raise _CLASSES.get(case.state, CudabwError)(f"{case.id}: {case.reason}")
+    return case.rate_bytes_per_s.median / 1e9
+
+
+def _measure(plans: Sequence[BandwidthPlan | LaunchPlan], session: Session) -> Outcome:
+    copies = [plan for plan in plans if isinstance(plan, BandwidthPlan)]
+    launches = [plan for plan in plans if isinstance(plan, LaunchPlan)]
+    outcome = run_bandwidth(session.device, copies, session.observer, sample_link=session.sample_link)
+    if outcome.ended_because is not None:
+        return outcome.extended(skipped_cases(launches, outcome.ended_because))
+    return outcome.merged(run_launch_overhead(session.device, launches, session.observer)) if launches else outcome
+
+
+def _checked_plan(
+    kinds: Sequence[str],
+    directions: Sequence[str],
+    sizes: Sequence[int],
+    trials: int,
+    time_budget: float | None,
+    seed: int,
+) -> BandwidthPlan:
+    _require_members("kind", kinds, KINDS)
+    _require_members("direction", directions, DIRECTIONS)
+    # Plain ints, which JSON can hold, also from a NumPy array.
+    wanted = tuple(dict.fromkeys(index(size) for size in sizes))
+    if not wanted or min(wanted) < 1:
+        raise ValueError(f"sizes are positive numbers of bytes: {wanted}")
+    _require_effort(trials, time_budget)
+    return BandwidthPlan(
+        tuple(dict.fromkeys(kinds)), tuple(dict.fromkeys(directions)), wanted, index(trials), time_budget, seed=seed
+    )
+
+
+def _require_effort(trials: int, time_budget: float | None) -> None:
+    if index(trials) < 1:
+        raise ValueError(f"trials are at least 1: {trials}")
+    if time_budget is not None and not time_budget > 0:
+        raise ValueError(f"a time budget is above 0 seconds: {time_budget}")
 
 
 def _require_members(what: str, given: Sequence[str], known: Sequence[str]) -> None:

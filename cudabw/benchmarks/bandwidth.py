@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabw.benchmarks.observer import Observer
-from cudabw.benchmarks.outcome import Outcome, failure_of
+from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive
 from cudabw.benchmarks.space import require_space
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
 from cudabw.copying.driver_copy import ENGINE
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.sampling import Budget, interleave, rate_over
-from cudabw.measuring.timing import BatchTimer, Timing, choose_times
+from cudabw.measuring.timing import BatchTimer, Timing, choose_times, gate_for
 from cudabw.measuring.verification import Pattern, stamp_of
 from cudabw.results.model import CaseResult, Clock, Link, State, Trial
 from cudabw.runtime.memory import PageableBuffer
 from cudabw.runtime.resources import resources
-from cudabw.runtime.stream import Gate
 from cudabw.units import format_size
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ DEFAULT_TRIALS = 5
 BATCHES_PER_TRIAL = 4
 # An empty pair of events takes 1.5 to 1.8 us on an H200 (design, section 4): 0.05 % of this.
 BATCH_SECONDS = 4e-3
-# Work that the CPU takes part in varies more from one copy to the next.
-HOST_BATCH_SECONDS = 20e-3
+# Without a gate the time to queue is in the interval, and work that the CPU takes part in varies more.
+UNGATED_BATCH_SECONDS = 20e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ class _Draws:
             named=case.named,
             clock=self.timing.clock if self.timing else None,
             gated=self.timing.gated if self.timing else None,
-            verified=measured if self.trials else None,
+            verified=True if measured else False if state is State.WRONG_DATA else None,
             rate_bytes_per_s=rate_over(self.trials, case.size_bytes) if measured else None,
             driver_says=self.driver_says,
             notes=self._notes(ended_because) if measured else (),
@@ -225,7 +224,8 @@ class _Run:
         self._pattern = owned.enter_context(closing(Pattern(self._plan.seed)))
         self._stream = owned.enter_context(device.stream())
         self._scratch = owned.enter_context(PageableBuffer(device, SCRATCH_BYTES))
-        self._timer = owned.enter_context(BatchTimer(device, _gate(device, owned), self._sample_link))
+        gate = gate_for(self._stream, owned)
+        self._timer = owned.enter_context(BatchTimer(device, gate, self._sample_link))
 
     def _take_rounds(self) -> str | None:
         """Take the trials; returns why they ended early, if they did."""
@@ -253,7 +253,7 @@ class _Run:
             raise
         except CudabwError as error:
             draws.fail(error)
-            self._require_device_alive(error)
+            require_alive(self._device, error)
 
     def _transfer(self, case: BandwidthCase, owned: ExitStack) -> Transfer:
         make = transfer_class(case.kind, case.direction)
@@ -278,17 +278,7 @@ class _Run:
             return 1
         for _ in range(2):
             timing = self._timer.time(transfer.work, 1)
-        return choose_times(timing.seconds, HOST_BATCH_SECONDS if timing.clock is Clock.HOST else BATCH_SECONDS)
-
-    def _require_device_alive(self, error: CudabwError) -> None:
-        """End the run if the device is lost: everything after would fail for the same reason."""
-        try:
-            self._device.synchronize()
-        except CudabwError:
-            raise CudabwError(
-                f"device {self._device.ordinal} was lost: {error}",
-                hint=error.hint or "The driver's log (dmesg) says more.",
-            ) from error
+        return choose_times(timing.seconds, BATCH_SECONDS if timing.gated else UNGATED_BATCH_SECONDS)
 
 
 def _positive(timing: Timing, times: int) -> float:
@@ -298,14 +288,6 @@ def _positive(timing: Timing, times: int) -> float:
         f"{times} copies took no time by the {timing.clock} clock, so there is no rate",
         hint="Choose a larger --size.",
     )
-
-
-def _gate(device: Device, owned: ExitStack) -> Gate | None:
-    try:
-        return owned.enter_context(Gate(device))
-    except CudabwError:
-        # Mapped memory can be refused as well; a run without a gate says so in each row.
-        return None
 
 
 def with_link(case: CaseResult, link: Link) -> CaseResult:

@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from cudabw import __version__
 from cudabw.benchmarks.bandwidth import BATCH_SECONDS, BATCHES_PER_TRIAL
+from cudabw.benchmarks.launch_arguments import BUFFER_BYTES
+from cudabw.benchmarks.launch_overhead import LaunchPlan
 from cudabw.benchmarks.space import device_bytes, host_bytes
 from cudabw.measuring.timing import choose_times
-from cudabw.results.plan import PlannedCase, PlannedSection, RunPlan
+from cudabw.results.launch import BENCHMARK as LAUNCH_OVERHEAD
+from cudabw.results.plan import PlannedCase, PlannedLaunch, PlannedSection, RunPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cudabw.benchmarks.bandwidth import BandwidthCase, BandwidthPlan
+    from cudabw.benchmarks.bandwidth import BandwidthCase
+    from cudabw.benchmarks.launch_overhead import PlannedMode
+    from cudabw.benchmarks.suite import Plan
 
 # The middle of what is met: host memory of the emulated device and PCIe Gen4 x16 reach 20 to 25 GB/s,
 # pageable memory half of that and Gen5 twice.
@@ -21,12 +26,15 @@ COPY_BYTES_PER_S: Final = 25e9
 # One thread that writes or compares memory, and the driver that pins it.
 TOUCH_BYTES_PER_S: Final = 4e9
 
+# A trial of one set of arguments: some sixty bursts of half a millisecond, and loading a module.
+LAUNCH_TRIAL_SECONDS: Final = 0.1
+
 _BATCHES: Final = BATCHES_PER_TRIAL + 1  # the first one warms up
 _TOUCHES: Final = 1 + 2 * _BATCHES
 """How often a trial touches every byte: to fill it, and after each batch to bring it to the CPU and compare it."""
 
 
-def estimate_run(suite: str, plans: Sequence[BandwidthPlan], *, backend: str, device: int) -> RunPlan:
+def estimate_run(suite: str, plans: Sequence[Plan], *, backend: str, device: int) -> RunPlan:
     """Say what plans will do; no driver is asked.
 
     Args:
@@ -46,14 +54,35 @@ def estimate_run(suite: str, plans: Sequence[BandwidthPlan], *, backend: str, de
     )
 
 
-def _section(plan: BandwidthPlan) -> PlannedSection:
-    cases = plan.cases()
-    round_s = sum(_trial_seconds(case) for case in cases)
+def _section(plan: Plan) -> PlannedSection:
+    cases: tuple[PlannedCase | PlannedLaunch, ...]
+    if isinstance(plan, LaunchPlan):
+        cases = tuple(_launch(case, plan.trials) for case in plan.cases())
+        round_s = LAUNCH_TRIAL_SECONDS * len(plan.sets)
+    else:
+        cases = tuple(_case(case, plan.trials) for case in plan.cases())
+        round_s = sum(_trial_seconds(case) for case in plan.cases())
     seconds = round_s * plan.trials
     if plan.time_budget_s is not None:
         # Every case gets one trial, however long that takes.
         seconds = min(seconds, max(plan.time_budget_s, round_s))
-    return PlannedSection(tuple(_case(case, plan.trials) for case in cases), plan.time_budget_s, seconds)
+    return PlannedSection(cases, plan.time_budget_s, seconds)
+
+
+def _launch(case: PlannedMode, trials: int) -> PlannedLaunch:
+    arguments = case.arguments
+    buffers = sum(member in ("buffer", "pointer") for member in arguments.members) * BUFFER_BYTES
+    return PlannedLaunch(
+        id=case.id,
+        benchmark=LAUNCH_OVERHEAD,
+        arg_type=arguments.arg_type,
+        args=arguments.count,
+        mode=case.mode,
+        trials=trials,
+        named=case.named,
+        host_bytes=0,
+        device_bytes=buffers,
+    )
 
 
 def _case(case: BandwidthCase, trials: int) -> PlannedCase:

@@ -11,7 +11,9 @@ from cudabw.results.model import State
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cudabw.results.model import CaseResult
+    from cudabw.results.launch import LaunchOverhead
+    from cudabw.results.model import Case
+    from cudabw.runtime.device import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,16 @@ class Outcome:
         trials_done: Trials begun and ended, for progress.
         interrupted: The signal that stopped it.
         error: What made going on pointless, such as a lost device.
+        launch_overhead: What launches showed beyond their cases.
+        warnings: What disturbs the figures, one sentence each.
     """
 
-    cases: tuple[CaseResult, ...] = ()
+    cases: tuple[Case, ...] = ()
     trials_done: int = 0
     interrupted: Interrupted | None = None
     error: CudabwError | None = None
+    launch_overhead: LaunchOverhead | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -40,13 +46,25 @@ class Outcome:
         """Why it ended early, in words."""
         return "interrupted" if self.interrupted else str(self.error) if self.error else None
 
-    def extended(self, cases: Iterable[CaseResult]) -> Outcome:
+    def extended(self, cases: Iterable[Case]) -> Outcome:
         """The outcome with more cases."""
         return replace(self, cases=(*self.cases, *cases))
 
     def merged(self, other: Outcome) -> Outcome:
         """This outcome followed by another's."""
-        return replace(other, cases=self.cases + other.cases, trials_done=self.trials_done + other.trials_done)
+        return replace(
+            other,
+            cases=self.cases + other.cases,
+            trials_done=self.trials_done + other.trials_done,
+            launch_overhead=_joined(self.launch_overhead, other.launch_overhead),
+            warnings=self.warnings + other.warnings,
+        )
+
+
+def _joined(first: LaunchOverhead | None, second: LaunchOverhead | None) -> LaunchOverhead | None:
+    if first is None or second is None:
+        return first or second
+    return replace(first, sets=first.sets + second.sets, slopes=first.slopes + second.slopes)
 
 
 def failure_of(error: CudabwError) -> tuple[State, str]:
@@ -59,3 +77,22 @@ def failure_of(error: CudabwError) -> tuple[State, str]:
     if isinstance(error, RefusedError):
         return State.REFUSED, reason
     return State.FAILED, reason
+
+
+def require_alive(device: Device, error: CudabwError) -> None:
+    """End the run if the device is lost: everything after would fail for the same reason.
+
+    Args:
+        device: The device.
+        error: What failed on it.
+
+    Raises:
+        CudabwError: It is lost.
+    """
+    try:
+        device.synchronize()
+    except CudabwError:
+        raise CudabwError(
+            f"device {device.ordinal} was lost: {error}",
+            hint=error.hint or "The driver's log (dmesg) says more.",
+        ) from error

@@ -13,7 +13,7 @@ from cudabw.benchmarks.observer import Observer
 from cudabw.driver.loader import Backend, load_driver
 from cudabw.driver.nvml import Nvml
 from cudabw.errors import CudabwError, Interrupted
-from cudabw.results.model import DeviceInfo, Link, RunError, RunResult
+from cudabw.results.model import CaseResult, DeviceInfo, Link, RunError, RunResult
 from cudabw.runtime.device import Device
 from cudabw.runtime.resources import resources
 from cudabw.system.environment import distortions, read_environment
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from cudabw.benchmarks.outcome import Outcome
     from cudabw.driver.calls import Driver
-    from cudabw.results.model import CaseResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,7 @@ def run_session(
     ordinal: int = 0,
     observer: Observer = Observer(),  # noqa: B008 - frozen
     finish_case: Callable[[CaseResult, Link], CaseResult] = lambda case, _: case,
+    on_error: Callable[[CudabwError], None] = lambda _: None,
 ) -> RunResult:
     """Run one benchmark on one device.
 
@@ -55,11 +55,13 @@ def run_session(
         backend: ``auto``, ``cuda`` or ``emulated``.
         ordinal: The device's number.
         observer: Hears of progress and notices, and may stop the run.
-        finish_case: Adds to a case what only the link tells.
+        finish_case: Adds to a case that moved bytes what only the link tells.
+        on_error: Told what ended the run early, once all is released; may raise it.
     """
     result = RunResult(tuple(command), _utc_now(), __version__, warnings=distortions(os.environ))
     for warning in result.warnings:
         observer.notify(warning)
+    ended_by: CudabwError | None = None
     try:
         with resources() as owned:
             driver = load_driver(Backend(backend), notify=observer.notify, check_interrupt=observer.check_interrupt)
@@ -68,12 +70,14 @@ def run_session(
             result = replace(result, environment=_environment(driver))
             device = owned.enter_context(Device(driver, ordinal))
             result = replace(result, device=describe_device(device))
-            result = _measure(result, device, benchmark, observer, finish_case)
+            result, ended_by = _measure(result, device, benchmark, observer, finish_case)
     except CudabwError as error:
         # A device that was lost while it was measured also fails to close; the first failure tells more.
-        if result.error is None:
-            result = replace(result, error=_run_error(error), interrupted=isinstance(error, Interrupted))
-    return result
+        ended_by = ended_by or error
+    if ended_by is None:
+        return result
+    on_error(ended_by)
+    return replace(result, error=_run_error(ended_by), interrupted=isinstance(ended_by, Interrupted))
 
 
 def _measure(
@@ -82,20 +86,21 @@ def _measure(
     benchmark: Callable[[Session], Outcome],
     observer: Observer,
     finish_case: Callable[[CaseResult, Link], CaseResult],
-) -> RunResult:
+) -> tuple[RunResult, CudabwError | None]:
+    """The result with its cases, and what ended the benchmark early."""
     with ExitStack() as owned:
         sampler = _link_sampler(device, owned)
         outcome = benchmark(Session(device, observer, sampler.sample))
         link = sampler.best()
-    error = outcome.interrupted or outcome.error
     assert result.device is not None  # noqa: S101 - set by the caller; for the type checker
-    return replace(
+    measured = replace(
         result,
         device=replace(result.device, link=link),
-        cases=tuple(finish_case(case, link) for case in outcome.cases),
-        interrupted=outcome.interrupted is not None,
-        error=None if error is None else _run_error(error),
+        cases=tuple(finish_case(case, link) if isinstance(case, CaseResult) else case for case in outcome.cases),
+        launch_overhead=outcome.launch_overhead,
+        warnings=result.warnings + outcome.warnings,
     )
+    return measured, outcome.interrupted or outcome.error
 
 
 def describe_device(device: Device) -> DeviceInfo:

@@ -9,14 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cudabw.benchmarks.bandwidth import DEFAULT_KINDS, DEFAULT_SIZE, DEFAULT_TRIALS, DIRECTIONS, KINDS, BandwidthPlan
-from cudabw.config.values import ALL, Reader, read_choices, read_choices_or_all, read_count, read_seconds, read_sizes
+from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_TRIALS
+from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
+from cudabw.config.values import (
+    ALL,
+    Reader,
+    read_choices,
+    read_choices_or_all,
+    read_count,
+    read_ordinals,
+    read_seconds,
+    read_sizes,
+)
 from cudabw.errors import ConfigurationError
+from cudabw.results.launch import ARG_TYPES, MOST_ARGS
 
 if TYPE_CHECKING:
     from cudabw.config.suite import Suite
+
+
+Plan: TypeAlias = BandwidthPlan | LaunchPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +44,7 @@ class SectionKind:
     """
 
     keys: Mapping[str, Reader]
-    plan: Callable[[Mapping[str, Any]], BandwidthPlan]
+    plan: Callable[[Mapping[str, Any]], Plan]
 
 
 def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
@@ -45,6 +60,14 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
     )
 
 
+def _launch_plan(settings: Mapping[str, Any]) -> LaunchPlan:
+    return LaunchPlan(
+        sets=sets_for(settings.get("arg_types"), settings.get("args")),
+        trials=settings.get("trials", DEFAULT_LAUNCH_TRIALS),
+        time_budget_s=settings.get("time_budget"),
+    )
+
+
 SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
     "bandwidth": SectionKind(
         keys={
@@ -56,22 +79,31 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
         },
         plan=_bandwidth_plan,
     ),
+    "launch_overhead": SectionKind(
+        keys={
+            "args": partial(read_ordinals, MOST_ARGS),
+            "arg_types": partial(read_choices, ARG_TYPES),
+            "trials": read_count,
+            "time_budget": read_seconds,
+        },
+        plan=_launch_plan,
+    ),
 }
 
 VOCABULARY: Final = {name: kind.keys for name, kind in SECTION_KINDS.items()}
 """What :func:`cudabw.config.suite.parse_suite` needs to know of the sections."""
 
 
-def plans_of(suite: Suite) -> tuple[BandwidthPlan, ...]:
+def plans_of(suite: Suite) -> tuple[Plan, ...]:
     """The plans that a suite's sections mean, in their order.
 
-    A kind of memory whose cases are all in earlier sections is left out, as sections easily come to be when a flag
-    gives them the same sizes.
+    A kind of memory, or a set of arguments, whose cases are all in earlier sections is left out, as sections easily
+    come to be when a flag gives them the same sizes.
 
     Raises:
         ConfigurationError: Only some cases of a kind are in an earlier section too; a result can hold a case only once.
     """
-    plans: list[BandwidthPlan] = []
+    plans: list[Plan] = []
     titles: dict[str, str] = {}
     for section in suite.sections:
         plan = _without_repeats(SECTION_KINDS[section.kind].plan(section.settings), titles)
@@ -82,11 +114,15 @@ def plans_of(suite: Suite) -> tuple[BandwidthPlan, ...]:
                     hint="Give each section kinds, directions or sizes of its own.",
                 )
         titles |= {case.id: section.title for case in plan.cases()}
-        plans += [plan] if plan.kinds else []
+        plans += [plan] if plan.cases() else []
     return tuple(plans)
 
 
-def _without_repeats(plan: BandwidthPlan, measured: Container[str]) -> BandwidthPlan:
+def _without_repeats(plan: Plan, measured: Container[str]) -> Plan:
+    if isinstance(plan, LaunchPlan):
+        new = (case.arguments for case in plan.cases() if case.id not in measured)
+        return replace(plan, sets=tuple(dict.fromkeys(new)))
+
     def is_new(kind: str) -> bool:
         return any(case.id not in measured for case in replace(plan, kinds=(kind,)).cases())
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.copying.prefetch import PreparedPrefetch
-from cudabw.measuring.verification import stamp_device, stamp_host
+from cudabw.errors import RefusedError
+from cudabw.measuring.verification import stamp_device, stamp_host, touch
 from cudabw.runtime.confirmation import confirm
 from cudabw.runtime.memory import (
     Buffer,
@@ -34,18 +36,27 @@ if TYPE_CHECKING:
 SCRATCH_BYTES = 16 << 20  # a whole number of the pattern's blocks
 
 
-def _registered(device: Device, nbytes: int) -> RegisteredBuffer:
-    # Touched before it is registered, as a program's array would be.
-    return RegisteredBuffer(device, np.zeros(nbytes, np.uint8))
+def _allocating(kind: Callable[[Device, int], Buffer]) -> Callable[[Device, int], Callable[[], Buffer]]:
+    return lambda device, nbytes: partial(kind, device, nbytes)
 
 
-HOST_BUFFERS: dict[str, Callable[[Device, int], Buffer]] = {
-    "pageable": PageableBuffer,
-    "pinned": PinnedBuffer,
-    "mapped": MappedBuffer,
-    "write-combined": WriteCombinedBuffer,
-    "registered": _registered,
-    "managed": ManagedBuffer,
+def _registering(device: Device, nbytes: int) -> Callable[[], Buffer]:
+    try:
+        array = np.empty(nbytes, np.uint8)
+    except MemoryError as error:
+        raise RefusedError(f"{nbytes} bytes of host memory were refused: {error}") from error
+    touch(array)
+    return partial(RegisteredBuffer, device, array)
+
+
+# For each kind what gets ready to get the memory: an array to register is there before, as in a program.
+HOST_BUFFERS: dict[str, Callable[[Device, int], Callable[[], Buffer]]] = {
+    "pageable": _allocating(PageableBuffer),
+    "pinned": _allocating(PinnedBuffer),
+    "mapped": _allocating(MappedBuffer),
+    "write-combined": _allocating(WriteCombinedBuffer),
+    "registered": _registering,
+    "managed": _allocating(ManagedBuffer),
 }
 
 
@@ -82,8 +93,9 @@ class Transfer(ABC):
         self._scratch = scratch
         self._owned = owned
         now = device.driver.now
+        allocate = HOST_BUFFERS[kind](device, nbytes)
         start = now()
-        self.host = owned.enter_context(HOST_BUFFERS[kind](device, nbytes))
+        self.host = owned.enter_context(allocate())
         self.allocation_s = now() - start
         self._set_up(device, stream, nbytes)
 
@@ -126,7 +138,9 @@ class HostToDevice(Transfer):
 
     def _set_up(self, device: Device, stream: Stream, nbytes: int) -> None:
         self._device_buffer = self._owned.enter_context(DeviceBuffer(device, nbytes))
-        self._pattern.fill(self.host.array(), stamp=0)
+        host = self.host.array()
+        touch(host)
+        self._pattern.fill(host, stamp=0)
         self._touch(device)
         self.work = PreparedCopy(self._device_buffer, self.host, stream)
 
@@ -150,6 +164,7 @@ class DeviceToHost(Transfer):
     def _set_up(self, device: Device, stream: Stream, nbytes: int) -> None:
         self._device_buffer = self._owned.enter_context(DeviceBuffer(device, nbytes))
         self._fill_through_scratch(self._device_buffer, stamp=0)
+        # All of it, not only each page: memory that the driver gave before may still hold these very bytes.
         self.host.array()[:] = 0
         self.work = PreparedCopy(self.host, self._device_buffer, stream)
 

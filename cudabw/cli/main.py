@@ -6,8 +6,8 @@ import errno
 import importlib
 import os
 import sys
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -15,20 +15,51 @@ from cudabw import __version__
 from cudabw.errors import CudabwError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 READER_LEFT = 141
 
 _COMMANDS = {
     "bandwidth": "cudabw.cli.bandwidth",
+    "launch-overhead": "cudabw.cli.launch_overhead",
     "run": "cudabw.cli.run",
     "devices": "cudabw.cli.devices",
     "completion": "cudabw.cli.completion",
 }
 
 
+class _OutputFailedError(Exception):
+    """Carries an error of output past click, which would answer a closed pipe with an exit code of its own."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextmanager
+def _past_click() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _OutputFailedError(error) from error
+
+
 class _LazyGroup(click.Group):
     """Imports a command's module only when the command is asked for."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - click's signature
+    ) -> click.Context:
+        with _past_click():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _past_click():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
@@ -66,13 +97,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except CudabwError as error:
         show_error(error.message, error.hint)
         return error.exit_code
+    except _OutputFailedError as failure:
+        return _output_failed(failure.error)
     except OSError as error:
         return _output_failed(error)
-    except SystemExit as end:
-        # What click does about a reader that left, and the end of a shell's completion.
-        if isinstance(end.__context__, OSError):
-            return _output_failed(end.__context__)
-        raise
     except (KeyboardInterrupt, click.Abort):
         return 130
     return code if isinstance(code, int) else 0
@@ -87,15 +115,21 @@ def show_error(message: str, hint: str) -> None:
 
 def notify(text: str) -> None:
     """Tell the user something now, on stderr; a stderr that cannot be written costs only what it was to carry."""
-    with suppress(OSError):
+    try:
         click.echo(f"cudabw: {text}", err=True)
+    except OSError:
+        _abandon(sys.stderr)
 
 
 def _output_failed(error: OSError) -> int:
-    if sys.stdout is not None:
-        # What is left in the buffer cannot be written either; the interpreter must not try again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _abandon(sys.stdout)
     if error.errno == errno.EPIPE:
         return READER_LEFT
     show_error(f"the output could not be written: {error.strerror or error}", "")
     return 1
+
+
+def _abandon(stream: TextIO | None) -> None:
+    """Let the rest of what was to be written go nowhere, so that the interpreter does not try again at its end."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cudabw import units
+from cudabw.results.launch import ARG_TYPES, MOST_ARGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,26 @@ class _Parsed(_ParamType):
             self.fail(str(error), param, ctx)
 
 
+def _parse_argument_counts(text: str) -> tuple[int, ...]:
+    try:
+        counts = [units.parse_ordinal(member) for member in text.split(",")]
+    except ValueError:
+        counts = [-1]
+    if not 0 <= min(counts) <= max(counts) <= MOST_ARGS:
+        raise ValueError(f"{text!r} are no numbers of arguments: each is from 0 to {MOST_ARGS}, for example 0,1,4,16")
+    return tuple(counts)
+
+
+def _parse_argument_types(text: str) -> tuple[str, ...]:
+    members = text.split(",")
+    for member in members:
+        if member not in ARG_TYPES:
+            raise ValueError(f"{member!r} is no type of argument: it is one of {', '.join(ARG_TYPES)}")
+    return tuple(members)
+
+
+ARGUMENT_COUNTS = _Parsed("counts", _parse_argument_counts)
+ARGUMENT_TYPES = _Parsed("types", _parse_argument_types)
 SIZES = _Parsed("sizes", units.parse_sizes)
 COUNT = _Parsed("count", units.parse_count)
 SECONDS = _Parsed("seconds", units.parse_seconds)

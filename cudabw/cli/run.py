@@ -16,8 +16,11 @@ from cudabw.config.suite import BACKENDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cudabw.benchmarks.bandwidth import BandwidthPlan
+    from rich.console import Console
+
+    from cudabw.benchmarks.suite import Plan
     from cudabw.config.suite import Suite
+    from cudabw.results.model import RunResult
 
 _EXAMPLES = """\b
 Built-in suites:
@@ -88,20 +91,29 @@ def command(
     return _show(suite, wanted, plans, as_json=as_json) if dry_run else _measure(wanted, plans, as_json=as_json)
 
 
-def _measure(suite: Suite, plans: Sequence[BandwidthPlan], *, as_json: bool) -> int:
+def _measure(suite: Suite, plans: Sequence[Plan], *, as_json: bool) -> int:
     from cudabw.benchmarks.api import run_plans
     from cudabw.cli.present import measure_and_present
-    from cudabw.report.bandwidth_table import print_bandwidth
 
     backend, device = suite.backend or "auto", suite.device or 0
     return measure_and_present(
         lambda observer: run_plans(sys.argv[1:], plans, backend=backend, device=device, observer=observer),
-        print_bandwidth,
+        _print_tables,
         as_json=as_json,
     )
 
 
-def _show(name: str, suite: Suite, plans: Sequence[BandwidthPlan], *, as_json: bool) -> int:
+def _print_tables(result: RunResult, console: Console) -> None:
+    from cudabw.report.bandwidth_table import print_bandwidth
+    from cudabw.report.launch_table import print_launches
+
+    print_bandwidth(result, console)
+    if result.bandwidth_cases and result.launch_cases:
+        console.print()
+    print_launches(result, console)
+
+
+def _show(name: str, suite: Suite, plans: Sequence[Plan], *, as_json: bool) -> int:
     from cudabw.benchmarks.estimate import estimate_run
     from cudabw.cli.present import rendered, write_result
     from cudabw.report.plan_table import print_plan

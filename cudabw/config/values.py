@@ -27,6 +27,14 @@ def read_ordinal(value: object) -> int:
     return units.parse_ordinal(_number_text(value, "a whole number", int))
 
 
+def read_ordinals(most: int, value: object) -> tuple[int, ...]:
+    """Read a list of whole numbers from 0 to ``most``; one that was there before is left out."""
+    numbers = tuple(dict.fromkeys(read_ordinal(member) for member in _members(value, "whole numbers", "[0, 4]")))
+    if max(numbers) > most:
+        raise ValueError(f"{max(numbers)} is too large: write 0 to {most}")
+    return numbers
+
+
 def read_seconds(value: object) -> float:
     """Read seconds: a number, or a text such as ``"500ms"``; :func:`cudabw.units.parse_seconds` reads both."""
     text = value if isinstance(value, str) else _number_text(value, 'seconds or a time such as "30s"', int, float)

@@ -6,9 +6,11 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from cudabw.errors import CudabwError
-from cudabw.runtime.ownership import take
+from cudabw.runtime.ownership import guard, take
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cudabw.runtime.memory import Buffer
     from cudabw.runtime.stream import Stream
 
@@ -24,14 +26,16 @@ def copy(dst: Buffer, src: Buffer, *, stream: Stream | None = None) -> None:
 
     Raises:
         ValueError: ``src`` has more bytes than ``dst``, ``dst`` is read-only, or they overlap.
-        CudabwError: A pageable copy would wait behind a closed gate for ever.
+        CudabwError: The host would wait behind a closed gate for ever.
         ClosedError: A buffer or the stream was closed.
         DriverError: The driver refused the copy.
     """
     if stream is None and dst.has_host_side and src.has_host_side and "managed" not in (dst.kind, src.kind):
         _copy_on_the_host(dst, src)
         return
-    prepared = PreparedCopy(dst, src, stream or _device_side(dst, src).device.default_stream)
+    prepared = PreparedCopy(dst, src, stream)
+    if stream is None:
+        prepared.require_no_gate()
     prepared.submit()
     if stream is None:
         prepared.stream.synchronize()
@@ -43,7 +47,7 @@ class PreparedCopy:
     Args:
         dst: Destination.
         src: Source.
-        stream: The stream that the copies are ordered on.
+        stream: The stream that the copies are ordered on; None takes the device's own.
 
     Attributes:
         holds_host: Whether the driver holds the host while it copies, as it does for pageable memory.
@@ -55,15 +59,16 @@ class PreparedCopy:
 
     repeatable = True
 
-    def __init__(self, dst: Buffer, src: Buffer, stream: Stream) -> None:
+    def __init__(self, dst: Buffer, src: Buffer, stream: Stream | None) -> None:
         _check(dst, src)
         self.dst = dst
         self.src = src
-        self.stream = stream
+        self.stream = stream or _device_side(dst, src).device.default_stream
         self.nbytes = src.nbytes
         self.holds_host = "pageable" in (dst.kind, src.kind)
-        self._device = stream.device
+        self._device = self.stream.device
         self._owners = (dst.ownership, src.ownership)
+        self._guard = guard(self._device, self._owners)
         self._function, self._arguments = _route(dst, src)
         self._call = getattr(self._device.driver.api, self._function)
 
@@ -82,23 +87,42 @@ class PreparedCopy:
             return
         self._check_open()
         call, (dst, src), nbytes, handle = self._call, self._arguments, self.nbytes, self.stream.handle
-        with self._device.lock:
+        with self._guard:
             self._device.activate()
             take(self._owners, self.stream, self._device.waits)
-            for _ in range(times):
-                (status,) = call(dst, src, nbytes, handle)
-                if status:
-                    self._device.driver.check(self._function, status)
+            try:
+                for _ in range(times):
+                    (status,) = call(dst, src, nbytes, handle)
+                    if status:
+                        self._device.driver.check(self._function, status)
+            except (ValueError, RuntimeError) as error:
+                raise self._device.driver.translate(self._function, error) from error
 
     def _check_open(self) -> None:
         self.dst.require_open()
         self.src.require_open()
         self.stream.require_open()
-        if self.holds_host and self.stream.gate is not None:
+        if self.holds_host:
+            self.require_no_gate()
+
+    def require_no_gate(self) -> None:
+        """Do nothing unless the copy would wait for work that a closed gate holds.
+
+        Raises:
+            CudabwError: It would, and so would a host that waits for the copy.
+        """
+        if self.nbytes and any(stream.gate is not None for stream in self._waits_for()):
             raise CudabwError(
-                f"a copy of {self.nbytes} pageable bytes would hold the host behind a closed gate for ever",
-                hint="Open the gate first, or use pinned memory.",
+                f"a copy of {self.nbytes} bytes from {self.src.kind} to {self.dst.kind} memory would hold the host "
+                "behind a closed gate for ever",
+                hint=f"Open the gate first, or {'use pinned memory' if self.holds_host else 'name a stream'}.",
             )
+
+    def _waits_for(self) -> Iterator[Stream]:
+        yield self.stream
+        for ownership in self._owners:
+            if ownership.stream is not None and ownership.in_use:
+                yield ownership.stream
 
 
 def _route(dst: Buffer, src: Buffer) -> tuple[str, tuple[Any, Any]]:

@@ -38,12 +38,18 @@ class PreparedPrefetch:
     def submit(self, times: int = 1) -> None:
         """Take ownership of the buffer and queue the prefetch.
 
+        Args:
+            times: How many times to queue it.
+
         Raises:
+            ClosedError: The buffer or the stream was closed.
             UnsupportedError: The device or system cannot move managed memory on demand.
             DriverError: The driver refused.
         """
         device = self.buffer.device
         self.buffer.require_open()
+        if self.buffer.nbytes == 0:
+            return
         with device.lock:
             take((self.buffer.ownership,), self.stream, device.waits)
             for _ in range(times):
@@ -52,7 +58,7 @@ class PreparedPrefetch:
 
 def _destination(device: Device, *, to_device: bool) -> tuple[Any, ...]:
     api = device.driver.api
-    if int(device.driver.bindings_version().split(".")[0]) < 13:
+    if device.driver.bindings_major() < 13:
         # Until cuda-bindings 12 the destination is a device, and the host is device -1.
         return (device.handle if to_device else api.CUdevice(int(api.CU_DEVICE_CPU)),)
     location = api.CUmemLocation()

@@ -109,6 +109,17 @@ class Driver:
             )
         raise DriverError(function, code, self.status_name(code), hint=hint)
 
+    def translate(self, function: str, error: ValueError | RuntimeError) -> Exception:
+        """What the bindings mean by an exception, for hot paths that called the function directly.
+
+        Returns:
+            The error that :meth:`call` would have raised; the exception itself where it means something else.
+        """
+        if isinstance(error, ValueError):
+            code = _unknown_status(error)
+            return DriverError(function, code, self.status_name(code), hint=hint_for(code, function))
+        return self._absence(function, error) or error
+
     def has(self, function: str) -> bool:
         """Whether the bindings have this function; the loaded driver may still lack it."""
         return getattr(self.api, function, None) is not None

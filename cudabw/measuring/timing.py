@@ -6,17 +6,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from cudabw.errors import CudabwError
+from cudabw.errors import CudabwError, DriverError, UnsupportedError
 from cudabw.results.model import Clock
-from cudabw.runtime.stream import Event
+from cudabw.runtime.stream import Event, Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import ExitStack
     from types import TracebackType
     from typing import Self
 
     from cudabw.runtime.device import Device
-    from cudabw.runtime.stream import Gate, Stream
+    from cudabw.runtime.stream import Stream
 
 # The launch queue of an H200 holds 1020 pieces of work (design, section 4); a submission beyond that
 # would hold the host behind its own gate. A quarter of it leaves room for events and warm-ups.
@@ -131,6 +132,19 @@ class BatchTimer(AbstractContextManager["BatchTimer"]):
 
 def choose_times(seconds: float, target_s: float) -> int:
     """How many pieces of work of ``seconds`` each make a batch of at least ``target_s``, within the queue."""
-    if seconds <= 0:
+    if seconds * MOST_QUEUED <= target_s:
         return MOST_QUEUED
-    return max(1, min(MOST_QUEUED, -int(-target_s // seconds)))
+    return max(1, -int(-target_s // seconds))
+
+
+def gate_for(stream: Stream, owned: ExitStack) -> Gate | None:
+    """A gate that holds this stream; None where there can be none, which each row then says."""
+    try:
+        gate = owned.enter_context(Gate(stream.device))
+        # Only closing it shows whether the device can wait for a value.
+        gate.close_on(stream)
+    except (UnsupportedError, DriverError):
+        # Its word of mapped memory can be refused as well.
+        return None
+    gate.open()
+    return gate

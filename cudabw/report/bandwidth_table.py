@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cudabw.report.console import ASCII, print_whole, symbols_for
-from cudabw.results.model import State
+from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
 from cudabw.units import format_percent, format_rate, format_size
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _DIRECTION_ORDER = ("h2d", "d2h")
 def print_bandwidth(result: RunResult, console: Console) -> None:
     """Print the table of a run, and under it what its figures rest on and why any is missing."""
     symbols = symbols_for(console)
-    if result.cases:
+    if result.bandwidth_cases:
         console.print(Text(_title(result.device, symbols), style="bold"), soft_wrap=True)
         console.print()
         print_whole(_table(result, symbols), console)
@@ -37,8 +37,8 @@ def print_bandwidth(result: RunResult, console: Console) -> None:
 
 
 def _table(result: RunResult, symbols: Symbols) -> Table:
-    directions = [way for way in _DIRECTION_ORDER if any(case.direction == way for case in result.cases)]
-    with_link = any(case.link_fraction is not None for case in result.cases)
+    directions = [way for way in _DIRECTION_ORDER if any(case.direction == way for case in result.bandwidth_cases)]
+    with_link = any(case.link_fraction is not None for case in result.bandwidth_cases)
     box = ASCII2 if symbols is ASCII else SIMPLE_HEAD
     table = Table(box=box, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("Memory", no_wrap=True)
@@ -49,14 +49,13 @@ def _table(result: RunResult, symbols: Symbols) -> Table:
         if with_link:
             table.add_column("link", justify="right", no_wrap=True)
     table.add_column("Clock", no_wrap=True)
-    notes = _numbered_notes(result.cases)
+    notes = number_notes(result.bandwidth_cases)
     if notes:
         table.add_column("Note", no_wrap=True)
-    for row in _rows(result.cases):
+    for row in _rows(result.bandwidth_cases):
         some = next(iter(row.values()))
         cells = [cell for way in directions for cell in _cells(row.get(way), symbols, with_link=with_link)]
-        said = dict.fromkeys(str(notes[case.id]) for case in row.values() if case.id in notes)
-        last = [" ".join(said)] if notes else []
+        last = [note_cell(row.values(), notes)] if notes else []
         table.add_row(some.kind, format_size(some.size_bytes), *cells, _clocks(row.values(), symbols), *last)
     return table
 
@@ -82,8 +81,7 @@ def _cells(case: CaseResult | None, symbols: Symbols, *, with_link: bool) -> Ite
     if case is None:
         return [absent] * (3 if with_link else 2)
     if case.rate_bytes_per_s is None:
-        word = Text(_words(case.state), style="red" if _is_failure(case.state) else "yellow")
-        return [word, *[absent] * (2 if with_link else 1)]
+        return [state_cell(case.state), *[absent] * (2 if with_link else 1)]
     rate = case.rate_bytes_per_s
     figures: list[Text | str] = [format_rate(rate.median), _spread(case, symbols)]
     if with_link:
@@ -103,40 +101,14 @@ def _clocks(cases: Iterable[CaseResult], symbols: Symbols) -> str:
     return ", ".join(clocks) or symbols.dash
 
 
-def _words(state: State) -> str:
-    return str(state).replace("_", " ")
-
-
-def _is_failure(state: State) -> bool:
-    return state in (State.FAILED, State.WRONG_DATA)
-
-
-def _numbered_notes(cases: Sequence[CaseResult]) -> dict[str, int]:
-    """A number for each case that has something to say; cases that say the same share one."""
-    numbers: dict[tuple[str, ...], int] = {}
-    return {case.id: numbers.setdefault(said, len(numbers) + 1) for case in cases if (said := _what_it_says(case))}
-
-
-def _what_it_says(case: CaseResult) -> tuple[str, ...]:
-    if case.reason is not None:
-        return (f"{_words(case.state)}: {case.reason}",)
-    return case.notes
-
-
 def _footer(result: RunResult, symbols: Symbols) -> Iterable[Text]:
-    if any(case.rate_bytes_per_s for case in result.cases):
+    if any(case.rate_bytes_per_s for case in result.bandwidth_cases):
         yield Text(symbols.fold(_explanation(result)), style="dim")
-    seen: set[int] = set()
-    notes = _numbered_notes(result.cases)
-    for case in result.cases:
-        number = notes.get(case.id)
-        if number is not None and number not in seen:
-            seen.add(number)
-            yield Text(symbols.fold(f"[{number}] {'; '.join(_what_it_says(case))}"))
+    yield from write_notes(result.bandwidth_cases, number_notes(result.bandwidth_cases), symbols)
 
 
 def _explanation(result: RunResult) -> str:
-    trials = max(len(case.trials) for case in result.cases)
+    trials = max(len(case.trials) for case in result.bandwidth_cases if case.rate_bytes_per_s)
     words = [f"median of {trials} trials" if trials > 1 else "one trial"]
     if trials > 1:
         words.append("± is its 99 % interval")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import IO
+from dataclasses import dataclass, fields
+from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 # Wide enough for every table of ours, so that nothing is wrapped or cut in a pipe or a file.
 PIPE_WIDTH = 120
+_NO_WIDTH = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,24 +23,34 @@ class Symbols:
     both_ways: str = "↔"
     dash: str = "–"
     dot: str = "·"
+    micro: str = "µ"
 
     def fold(self, text: str) -> str:
         """A text with these symbols, in the characters that can be printed."""
-        for have, want in (("±", self.plus_minus), ("↔", self.both_ways), ("–", self.dash), ("·", self.dot)):
-            text = text.replace(have, want)
+        for field in fields(self):
+            text = text.replace(str(field.default), getattr(self, field.name))
         return text
 
 
 UNICODE = Symbols()
-ASCII = Symbols(plus_minus="+/-", both_ways="<->", dash="-", dot="|")
+ASCII = Symbols(plus_minus="+/-", both_ways="<->", dash="-", dot="|", micro="u")
 
 
 def make_console(stream: IO[str]) -> Console:
     """A console on a stream; honours NO_COLOR, FORCE_COLOR and COLUMNS as rich does."""
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in console._environ:  # noqa: SLF001 - rich offers no other way to ask
+    if not stream.isatty() and "COLUMNS" not in console._environ:  # noqa: SLF001 - rich offers no other way to ask
         console.width = PIPE_WIDTH
     return console
+
+
+def print_whole(table: Table, console: Console) -> None:
+    """Print a table at its own width; one that is wider than the console is wrapped by the terminal.
+
+    Rich would cut cells off instead, and half a figure looks like another figure.
+    """
+    table.width = console.measure(table, options=console.options.update(max_width=_NO_WIDTH)).maximum
+    console.print(table, crop=False)
 
 
 def symbols_for(console: Console) -> Symbols:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cudabw.report.console import ASCII, symbols_for
+from cudabw.results.plan import PlannedLaunch
 from cudabw.units import format_rate, format_size
 
 if TYPE_CHECKING:
@@ -29,15 +30,16 @@ def print_plan(plan: RunPlan, console: Console) -> None:
     title = f"Plan of {plan.suite} {symbols.dot} backend {plan.backend}, device {plan.device}"
     console.print(Text(title, style="bold"), soft_wrap=True)
     console.print()
-    console.print(_table(plan, symbols))
-    console.print()
+    for table in (_table(plan, symbols), _launch_table(plan, symbols)):
+        if table.row_count:
+            console.print(table)
+            console.print()
     for line in _footer(plan):
         console.print(line, soft_wrap=True)
 
 
 def _table(plan: RunPlan, symbols: Symbols) -> Table:
-    box = ASCII2 if symbols is ASCII else SIMPLE_HEAD
-    table = Table(box=box, padding=(0, 1, 0, 0), show_edge=False)
+    table = _empty(symbols)
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("Memory", no_wrap=True)
     table.add_column("Engine", no_wrap=True)
@@ -51,10 +53,33 @@ def _table(plan: RunPlan, symbols: Symbols) -> Table:
     return table
 
 
+def _launch_table(plan: RunPlan, symbols: Symbols) -> Table:
+    table = _empty(symbols)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("Launches with", no_wrap=True)
+    table.add_column("Arguments")
+    table.add_column("Trials", justify="right", no_wrap=True)
+    table.add_column("Cases", justify="right", no_wrap=True)
+    for number, section in enumerate(plan.sections, start=1):
+        launches = [case for case in section.cases if isinstance(case, PlannedLaunch)]
+        for arg_type in dict.fromkeys(case.arg_type for case in launches):
+            cases = [case for case in launches if case.arg_type == arg_type]
+            counts = ", ".join(dict.fromkeys(str(case.args) for case in cases))
+            table.add_row(str(number), arg_type, counts, str(cases[0].trials), str(len(cases)))
+    return table
+
+
+def _empty(symbols: Symbols) -> Table:
+    box = ASCII2 if symbols is ASCII else SIMPLE_HEAD
+    return Table(box=box, padding=(0, 1, 0, 0), show_edge=False)
+
+
 def _rows(section: PlannedSection) -> Iterable[Sequence[PlannedCase]]:
     """The cases of one kind and engine together, in the order in which they first appear."""
     rows: dict[tuple[str, str], list[PlannedCase]] = {}
     for case in section.cases:
+        if isinstance(case, PlannedLaunch):
+            continue
         rows.setdefault((case.kind, case.engine), []).append(case)
     return rows.values()
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from cudabw.report.console import make_console
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from rich.console import Console
+    from typing import TextIO
 
 
 def _no_progress(done: int, total: int, what: str) -> None:
@@ -18,13 +19,14 @@ def _no_progress(done: int, total: int, what: str) -> None:
 
 
 @contextmanager
-def progress_bar(console: Console) -> Iterator[Callable[[int, int, str], None]]:
+def progress_bar(stream: TextIO | None) -> Iterator[Callable[[int, int, str], None]]:
     """A bar that follows calls with trials done, trials in all and what is measured; gone at the end of the block."""
-    if not console.is_terminal:
+    # Not the console's word for it, which FORCE_COLOR turns: a bar in a file is no use in any colour.
+    if stream is None or not stream.isatty():
         yield _no_progress
         return
     columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=make_console(stream), transient=True) as progress:
         task = progress.add_task("", total=None)
 
         def follow(done: int, total: int, what: str) -> None:

@@ -7,24 +7,33 @@ from typing import TYPE_CHECKING
 from cudabw.results.model import State
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cudabw.results.model import RunResult
 
 MEASURED = 0
 FAILED = 1
 MISSING = 4
 
+# Of several that apply, the first: interrupted, no driver, usage, failure, a limit not met, something missing.
+_PRECEDENCE = (130, 143, 5, 2, FAILED, 3, MISSING)
+
 
 def exit_code(result: RunResult) -> int:
     """What a command that produced these results exits with.
 
-    An error of the whole run brings its own code. Otherwise 1 if a case failed or carried wrong data; 4 if one
-    that was asked for by name, or everything, is refused or unsupported; else 0.
+    An error of the whole run brings its own code; 1 if a case failed or carried wrong data; 4 if one that was
+    asked for by name, or everything, is refused or unsupported. The first of these in the documented order; else 0.
     """
+    codes = set(_codes(result))
+    return next((code for code in _PRECEDENCE if code in codes), FAILED if codes else MEASURED)
+
+
+def _codes(result: RunResult) -> Iterator[int]:
     if result.error is not None:
-        return result.error.exit_code
+        yield result.error.exit_code
     states = [case.state for case in result.cases]
     if State.FAILED in states or State.WRONG_DATA in states:
-        return FAILED
+        yield FAILED
     if State.OK not in states or any(case.named and case.state is not State.OK for case in result.cases):
-        return MISSING
-    return MEASURED
+        yield MISSING

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from cudabw.results.launch import LaunchCase, LaunchOverhead
 
 SCHEMA_VERSION = 1
 
@@ -132,6 +136,10 @@ class CaseResult:
             raise ValueError(f"case {self.id}: a reason belongs to every state but ok, not to {self.state}")
 
 
+Case: TypeAlias = "CaseResult | LaunchCase"
+"""The result of one case, of whatever benchmark."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunError:
     """Why a run ended early or never began."""
@@ -150,6 +158,8 @@ class RunResult:
         command: The command and its arguments, without the program's own name.
         started: UTC time in ISO 8601.
         device: Null where no device could be opened.
+        cases: Of all benchmarks of the run.
+        launch_overhead: What launches showed beyond their cases; not in the document where none were measured.
         warnings: What may distort the figures, one sentence each.
     """
 
@@ -158,7 +168,18 @@ class RunResult:
     tool_version: str
     device: DeviceInfo | None = None
     environment: Mapping[str, object] = field(default_factory=dict)
-    cases: tuple[CaseResult, ...] = ()
+    cases: tuple[Case, ...] = ()
+    launch_overhead: LaunchOverhead | None = None
     warnings: tuple[str, ...] = ()
     interrupted: bool = False
     error: RunError | None = None
+
+    @property
+    def bandwidth_cases(self) -> tuple[CaseResult, ...]:
+        """The cases that moved bytes."""
+        return tuple(case for case in self.cases if isinstance(case, CaseResult))
+
+    @property
+    def launch_cases(self) -> tuple[LaunchCase, ...]:
+        """The cases that launched kernels."""
+        return tuple(case for case in self.cases if not isinstance(case, CaseResult))

@@ -37,6 +37,28 @@ class PlannedCase:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedLaunch:
+    """One way to launch one set of arguments before it is measured; attributes as of :class:`PlannedCase`.
+
+    Attributes:
+        arg_type: The kind of its arguments.
+        args: How many.
+        mode: The way.
+    """
+
+    id: str
+    benchmark: str
+    arg_type: str
+    args: int
+    mode: str
+    trials: int
+    named: bool
+    host_bytes: int
+    device_bytes: int
+    copied_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedSection:
     """The cases of one section.
 
@@ -45,7 +67,7 @@ class PlannedSection:
         seconds: Estimate of what it takes, which the time budget bounds.
     """
 
-    cases: tuple[PlannedCase, ...]
+    cases: tuple[PlannedCase | PlannedLaunch, ...]
     time_budget_s: float | None
     seconds: float
 
@@ -69,7 +91,7 @@ class RunPlan:
     touch_bytes_per_s: float
 
     @property
-    def cases(self) -> tuple[PlannedCase, ...]:
+    def cases(self) -> tuple[PlannedCase | PlannedLaunch, ...]:
         """The cases of all sections."""
         return tuple(case for section in self.sections for case in section.cases)
 

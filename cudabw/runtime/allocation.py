@@ -50,7 +50,8 @@ class Allocation:
         self.device_address = device_address
         self.flags = flags
         self.read_only = read_only
-        self.ownership = Ownership()
+        # Only memory without a host side is out of other devices' reach.
+        self.ownership = Ownership(device, local=host_address is None)
         self.closed = False
         self._release: Callable[[], None] | None = release
         self._views = 0
@@ -72,9 +73,17 @@ class Allocation:
         """Hold the host until the last use is over, then free; closing again does nothing."""
         if self.closed:
             return
-        if not self.device.closed:
-            self.device.settle(self.ownership)
+        # Refused from here on, so that nothing is submitted between the wait and the release.
         self.closed = True
+        shared, self.ownership = self.ownership, self.ownership.close()
+        try:
+            if not self.device.closed:
+                self.device.settle(self.ownership)
+        except BaseException:
+            shared.reopen(self.ownership)
+            self.closed, self.ownership = False, shared
+            raise
+        self.ownership.reset()
         if self._views or self.device.closed_gates:
             # Freeing waits for all of the device's work, also for what a gate holds.
             self._retire_without_views()

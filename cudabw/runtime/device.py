@@ -6,9 +6,10 @@ import threading
 import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from cudabw.errors import CudabwError, UsageError
-from cudabw.runtime.ownership import Ownership, WaitCounters, settle
+from cudabw.runtime.ownership import ConversionCounter, Ownership, WaitCounters, settle
 from cudabw.runtime.stream import NOT_READY, Stream
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ class Device:
     Attributes:
         lock: Makes handing buffers over and submitting the work that uses them one step.
         waits: How many waits ownership has asked for.
+        conversions: How many arguments were converted for launches here.
+        streams: The device's streams that somebody holds.
+        peers: The devices whose memory its kernels were given access to.
         page_locked_bytes: Host memory that is page-locked through this device at present.
         closed_gates: Gates that hold a stream of this device at present.
 
@@ -52,6 +56,9 @@ class Device:
         self.handle: Any = driver.call("cuDeviceGet", ordinal)
         self.lock = threading.RLock()
         self.waits = WaitCounters()
+        self.conversions = ConversionCounter()
+        self.streams: WeakSet[Stream] = WeakSet()
+        self.peers: WeakSet[Device] = WeakSet()
         self.page_locked_bytes = 0
         self.closed_gates = 0
         self._retired: deque[tuple[Ownership, Callable[[], None]]] = deque()
@@ -137,8 +144,18 @@ class Device:
         return True
 
     def synchronize(self) -> None:
-        """Hold the host until everything submitted to the device is done."""
+        """Hold the host until everything submitted to the device is done.
+
+        Raises:
+            CudabwError: A stream of the device is being captured; the capture goes on.
+        """
+        streams = [stream for stream in self.streams if not stream.closed]
+        for stream in streams:
+            stream.require_not_capturing("the host cannot wait for its device")
+        covered = [(stream, stream.mark()) for stream in streams]
         self.call("cuCtxSynchronize")
+        for stream, submitted in covered:
+            stream.completed = max(stream.completed, submitted)
         self.reap()
 
     def settle(self, ownership: Ownership) -> None:
@@ -176,6 +193,8 @@ class Device:
         self.synchronize()
         while self._retired:
             self.release(self._retired.popleft()[1])
+        for stream in list(self.streams):
+            stream.abandon()
         self._context = None
         self.driver.call("cuDevicePrimaryCtxRelease", self.handle)
 

@@ -10,6 +10,7 @@ import numpy as np
 from cudabw.errors import ClosedError, CudabwError, DriverError, MemorySideError, RefusedError
 from cudabw.runtime.allocation import Allocation
 from cudabw.runtime.pointers import DevicePointer, HostPointer
+from cudabw.runtime.signature import POINTER, CValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,6 +78,21 @@ class Buffer:
         """
         return DevicePointer(self._address("device", self._open().device_address, self._no_device_side))
 
+    def c_value(self) -> CValue:
+        """What a kernel takes for it: the address of :attr:`device_pointer`, with the :attr:`ownership`.
+
+        Raises:
+            MemorySideError: The device was not given this memory.
+            ClosedError: The buffer was closed.
+        """
+        allocation = self._allocation
+        address = allocation.device_address
+        # Every launch that converts comes by here for each buffer: the usual case goes straight through.
+        if address is None or allocation.closed:
+            address = int(self.device_pointer) - self._offset
+        # An empty buffer is null, and nothing happens to it.
+        return POINTER, address + self._offset, allocation.ownership if self.nbytes else None
+
     def _address(self, side: str, address: int | None, remedy: str) -> int:
         if address is None:
             raise MemorySideError(f"{self.kind} memory has no {side} pointer", hint=remedy)
@@ -96,6 +112,18 @@ class Buffer:
     def ownership(self) -> Ownership:
         """The last use of the whole allocation; slices share it."""
         return self._open().ownership
+
+    @property
+    def tracked(self) -> bool:
+        """Whether uses of the whole allocation are ordered by ownership; slices share it.
+
+        Set it to False for memory whose uses are ordered by other means, such as memory that is only read.
+        """
+        return self._open().ownership.tracked
+
+    @tracked.setter
+    def tracked(self, tracked: bool) -> None:
+        self._open().ownership.tracked = tracked
 
     @property
     def busy(self) -> bool:
@@ -149,7 +177,7 @@ class Buffer:
         return {
             "shape": (self.nbytes,),
             "typestr": "|u1",
-            "data": (address, False),
+            "data": (address, self.read_only),
             "strides": None,
             "stream": stream,
             "version": 3,
@@ -232,7 +260,7 @@ class PageableBuffer(Buffer):
     _no_device_side = "Use a MappedBuffer, whose bytes a kernel can reach, or copy into a DeviceBuffer."
 
     def __init__(self, device: Device, nbytes: int) -> None:
-        pages = mmap.mmap(-1, nbytes) if _checked_length(nbytes) else None
+        pages = _map_pages(nbytes) if _checked_length(nbytes) else None
         address = 0 if pages is None else np.frombuffer(pages, np.uint8).ctypes.data
         super().__init__(
             # The release only has to hold the pages: they go when it does.
@@ -359,6 +387,15 @@ class ManagedBuffer(Buffer):
             address = _acquire(device, self.kind, nbytes, "cuMemAllocManaged", nbytes, attach)
         release = _release(device, "cuMemFree", device.driver.api.CUdeviceptr(address), nbytes)
         super().__init__(Allocation(device, nbytes, host_address=address, device_address=address, release=release))
+
+
+def _map_pages(nbytes: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, nbytes)
+    except (OSError, OverflowError) as error:
+        raise RefusedError(
+            f"{nbytes} bytes of host pageable memory were refused ({error})", hint="Use smaller sizes."
+        ) from error
 
 
 def _acquire(device: Device, kind: str, nbytes: int, function: str, *args: object) -> int:

@@ -38,18 +38,29 @@ class WaitCounters:
         self.host = 0
 
 
+class ConversionCounter:
+    """How many arguments were converted from Python values to C values."""
+
+    __slots__ = ("arguments",)
+
+    def __init__(self) -> None:
+        self.arguments = 0
+
+
 class Use(Protocol):
     """Memory that a submission uses: an :class:`Ownership`, or memory that somebody else owns.
 
     Attributes:
-        stream: The stream that has it already, so that nothing but ``ticket`` changes; None to ask every time.
-        ticket: The number of the submission on that stream.
+        ticket: The number of the submission on its stream.
         captured: Set when the use is recorded into a graph.
     """
 
-    stream: Stream | None
     ticket: int
     captured: bool
+
+    @property
+    def holder(self) -> Stream | None:
+        """The stream that uses it again without anything but the ticket changing; None to ask every time."""
 
     @property
     def device(self) -> Device | None:
@@ -79,13 +90,15 @@ class Ownership:
         stream: The stream that used it last; None before any use, and while it is not tracked.
         ticket: That stream's ``submitted`` when it was used.
         captured: Whether a use was recorded into a graph, which may run at any time, until :meth:`reset`.
+        holder: The same stream if it is one of the device, whose lock is then all that using it again takes.
     """
 
-    __slots__ = ("_closed", "_dependents", "_local", "_tracked", "captured", "device", "stream", "ticket")
+    __slots__ = ("_closed", "_dependents", "_local", "_tracked", "captured", "device", "holder", "stream", "ticket")
 
     def __init__(self, device: Device, *, local: bool = False) -> None:
         self.device = device
         self.stream: Stream | None = None
+        self.holder: Stream | None = None
         self.ticket = 0
         self.captured = False
         self._local = local
@@ -116,9 +129,8 @@ class Ownership:
     @tracked.setter
     def tracked(self, tracked: bool) -> None:
         with self.device.lock:
-            self._disturb()
+            self._forget()
             self._tracked = tracked
-            self.stream = None
             self.captured = False
 
     @property
@@ -134,8 +146,7 @@ class Ownership:
     def reset(self) -> None:
         """Forget the last use and any graph; the caller knows that both are over."""
         with self.device.lock:
-            self._disturb()
-            self.stream = None
+            self._forget()
             self.captured = False
 
     def close(self) -> Ownership:
@@ -145,10 +156,9 @@ class Ownership:
             The last use, for whoever frees the memory to wait for.
         """
         with self.device.lock:
-            self._disturb()
             last = Ownership(self.device)
             last.stream, last.ticket, last.captured = self.stream, self.ticket, self.captured
-            self.stream = None
+            self._forget()
             self._closed = True
         return last
 
@@ -173,11 +183,12 @@ class Ownership:
             self._rely(taking.stream)
             return
         owner = self.stream
-        if owner is not None:
+        if owner is not None and owner is not taking.stream:
             if self.captured or self.ticket > owner.completed:
                 taking.wait_for(owner)
             owner.disturb()
         self.stream = taking.stream
+        self.holder = taking.stream if taking.stream.device is self.device else None
         self.ticket = taking.ticket
 
     def _rely(self, stream: Stream) -> None:
@@ -185,9 +196,11 @@ class Ownership:
             self._dependents = {known for known in self._dependents if not known.closed}
             self._dependents.add(stream)
 
-    def _disturb(self) -> None:
+    def _forget(self) -> None:
+        """Have no owner, and let every launch that relied on the present one know."""
         if self.stream is not None:
             self.stream.disturb()
+        self.stream = self.holder = None
         for stream in self._dependents:
             stream.disturb()
         self._dependents = set()
@@ -233,6 +246,26 @@ class HandOver:
         self._waited.add(owner)
 
 
+def use_again(uses: Iterable[Use], stream: Stream) -> bool:
+    """The usual case of :func:`take`: a stream that uses again what it has already.
+
+    It takes no more than the lock of the stream's device.
+
+    Returns:
+        Whether that was so; otherwise all remains to be done.
+    """
+    # After closing the stream, and while it is being captured, this is never so.
+    if stream.runs_in is not stream.epoch:
+        return False
+    ticket = stream.submitted + 1
+    for use in uses:
+        if use.holder is not stream:
+            return False
+        use.ticket = ticket
+    stream.submitted = ticket
+    return True
+
+
 def take(uses: Iterable[Use], stream: Stream, waits: WaitCounters, *, reaches: bool = False) -> None:
     """Make ``stream`` the owner, for work that is submitted next under the same :func:`guard`.
 
@@ -251,15 +284,12 @@ def take(uses: Iterable[Use], stream: Stream, waits: WaitCounters, *, reaches: b
         CudabwError: Something would have to wait during a capture.
         UnsupportedError: Memory of another device cannot be reached.
     """
+    if use_again(uses, stream):
+        return
     stream.require_open()
-    stream.submitted = ticket = stream.submitted + 1
-    taking: HandOver | None = None
+    stream.submitted += 1
+    taking = HandOver(stream, stream.submitted, waits, reaches=reaches)
     for use in uses:
-        if use.stream is stream:
-            use.ticket = ticket
-            continue
-        if taking is None:
-            taking = HandOver(stream, ticket, waits, reaches=reaches)
         use.hand_over(taking)
     if stream.capturing:
         _mark_captured(uses, stream)

@@ -106,17 +106,17 @@ def test_what_is_given_twice_is_taken_once():
         (
             "version = 1",
             "ci.toml: nothing to run: the suite has no section",
-            "Add one of [[bandwidth]].",
+            "Add one of [[bandwidth]], [[launch_overhead]].",
         ),
         (
             "version = 1\nbandwidth = []",
             "ci.toml: nothing to run: the suite has no section",
-            "Add one of [[bandwidth]].",
+            "Add one of [[bandwidth]], [[launch_overhead]].",
         ),
         (
             "version = 1\n[[bandwith]]",
             "ci.toml: unknown key 'bandwith' (did you mean 'bandwidth'?)",
-            "The keys of a suite are version, backend, device, bandwidth.",
+            "The keys of a suite are version, backend, device, bandwidth, launch_overhead.",
         ),
         (
             SECTION + "[[bandwidth]]\nkind = 1",

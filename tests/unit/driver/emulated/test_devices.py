@@ -5,6 +5,7 @@ import pytest
 from cuda.bindings import driver as cuda
 
 from cudabw.driver.emulated import EmulatedDriver, Shape
+from cudabw.driver.emulated.streams import Record
 
 ATTRIBUTE = cuda.CUdevice_attribute
 
@@ -118,17 +119,27 @@ def test_releasing_a_context_does_not_wait_for_a_closed_gate(rig):
     rig.call("cuDevicePrimaryCtxRelease", 0)
 
 
-def test_closing_ends_the_workers_even_where_one_waits_for_another_device(make_rig):
-    before = threading.active_count()
+def test_closing_ends_the_workers_even_where_one_waits_for_another_device(make_rig, monkeypatch):
+    before, entered, wait = threading.active_count(), threading.Event(), Record.wait
+
+    def announced_wait(record):
+        entered.set()
+        return wait(record)
+
+    monkeypatch.setattr(Record, "wait", announced_wait)
     rig = make_rig(shape=Shape(devices=2))
     waiting = rig.stream()
     rig.call("cuCtxSetCurrent", rig.call("cuDevicePrimaryCtxRetain", 1))
     held, event, word = rig.stream(), rig.event(), rig.device(4)
     rig.call("cuMemsetD8", word, 0, 4)
+    entered.clear()
     rig.call("cuStreamWaitValue32", held, word, 1, 0)
     rig.call("cuEventRecord", event, held)
     rig.call("cuStreamWaitEvent", waiting, event, 0)
-    rig.api.close()
+    entered.wait()
+    closer = threading.Thread(target=rig.api.close, daemon=True)
+    closer.start()
+    closer.join(10)
     assert threading.active_count() == before
 
 

@@ -1,0 +1,255 @@
+"""What launching a kernel from Python costs, and how much of it is converting the arguments again each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cudabw.benchmarks.launch_arguments import ArgumentSet, argument_sets
+from cudabw.benchmarks.launch_modes import NullLaunches
+from cudabw.benchmarks.launch_results import SetDraws, slopes_of
+from cudabw.benchmarks.observer import Observer
+from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive
+from cudabw.errors import CudabwError, Interrupted
+from cudabw.measuring.bursts import FEWEST, Burst, BurstTimer, choose_burst
+from cudabw.measuring.pairing import mirrored
+from cudabw.measuring.queue_depth import detect_queue_depth, most_in_a_burst
+from cudabw.measuring.quiet import collector_off, describe_collector, disturbances
+from cudabw.measuring.sampling import Budget, interleave
+from cudabw.measuring.timing import MOST_QUEUED, BatchTimer, gate_for
+from cudabw.results.launch import NO_ARGUMENTS, LaunchOverhead, Mode, QueueDepth, SetTrial
+from cudabw.results.model import State
+from cudabw.runtime.resources import resources
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import ExitStack
+
+    from cudabw.results.launch import LaunchCase
+    from cudabw.runtime.device import Device
+    from cudabw.runtime.stream import Gate
+
+DEFAULT_COUNTS = (0, 1, 4, 16)
+DEFAULT_TYPE = "buffer"
+DEFAULT_SETS = (ArgumentSet("mixed", 4), *argument_sets((DEFAULT_TYPE,), DEFAULT_COUNTS))
+# From eight on, the 99 % interval assumes nothing about how trials are distributed; with twelve, it also leaves out the
+# most extreme one on either side.
+DEFAULT_TRIALS = 12
+# Of all modes in shuffled order and back.
+ROUNDS = 3
+PREPARATIONS = 8
+DEVICE_BATCHES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMode:
+    """One case before it is measured."""
+
+    arguments: ArgumentSet
+    mode: Mode
+
+    @property
+    def id(self) -> str:
+        """Stable name of the case, the same in every run."""
+        return f"{self.arguments.id}/{self.mode}"
+
+    @property
+    def label(self) -> str:
+        """What a person calls it."""
+        return f"{self.arguments.label}, {self.mode}"
+
+    @property
+    def named(self) -> bool:
+        """Whether a flag or a suite names its kind of arguments."""
+        return self.arguments.named
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """What to launch and how often.
+
+    Attributes:
+        sets: The arguments; each set once.
+        trials: Independent draws of each set, each with a freshly loaded kernel and fresh buffers.
+        time_budget_s: Seconds after which no further trial begins; each set gets at least one.
+        seed: Seeds the order of sets and modes.
+    """
+
+    sets: Sequence[ArgumentSet] = DEFAULT_SETS
+    trials: int = DEFAULT_TRIALS
+    time_budget_s: float | None = None
+    seed: int = 0
+
+    def cases(self) -> tuple[PlannedMode, ...]:
+        """Every case, in the order of the table."""
+        return tuple(PlannedMode(arguments, mode) for arguments in self.sets for mode in arguments.modes)
+
+
+def sets_for(arg_types: Sequence[str] | None, counts: Sequence[int] | None) -> tuple[ArgumentSet, ...]:
+    """The sets of arguments that kinds and numbers mean, where either may be left open."""
+    if arg_types is None and counts is None:
+        return DEFAULT_SETS
+    return argument_sets(
+        arg_types or (DEFAULT_TYPE,), DEFAULT_COUNTS if counts is None else counts, named=arg_types is not None
+    )
+
+
+def run_launch_overhead(
+    device: Device,
+    plans: Sequence[LaunchPlan],
+    observer: Observer = Observer(),  # noqa: B008 - frozen
+) -> Outcome:
+    """Measure the launches of all plans.
+
+    Args:
+        device: The device.
+        plans: What to measure, plan after plan.
+        observer: Hears of progress and of what disturbs the times, and may stop the run between bursts.
+
+    Returns:
+        One result for each case, also for those that failed, and why the run ended early if it did.
+    """
+    warnings = disturbances()
+    for warning in warnings:
+        observer.notify(warning)
+    total = sum(len(plan.sets) * plan.trials for plan in plans)
+    outcome = Outcome(warnings=warnings)
+    for plan in plans:
+        if outcome.ended_because is not None:
+            outcome = outcome.extended(skipped_cases((plan,), outcome.ended_because))
+            continue
+        run = _Run(device, plan, observer, done=outcome.trials_done, total=total)
+        outcome = outcome.merged(run.measure())
+    return outcome
+
+
+def skipped_cases(plans: Sequence[LaunchPlan], because: str) -> list[LaunchCase]:
+    """The results of plans that were never begun."""
+    draws = [SetDraws(arguments, plan.trials) for plan in plans for arguments in plan.sets]
+    return [case for draw in draws for case in draw.cases(because)]
+
+
+class _Run:
+    """The measurement of one plan on one device."""
+
+    def __init__(self, device: Device, plan: LaunchPlan, observer: Observer, *, done: int, total: int) -> None:
+        self._device = device
+        self._plan = plan
+        self._observer = observer
+        self._done = done
+        self._total = total
+        self._random = np.random.default_rng(plan.seed)
+        self._draws = [SetDraws(arguments, plan.trials) for arguments in plan.sets]
+        self._found: LaunchOverhead | None = None
+
+    def measure(self) -> Outcome:
+        """Measure round after round, and keep what is finished whatever happens."""
+        start = self._done
+        interrupted: Interrupted | None = None
+        lost: CudabwError | None = None
+        because: str | None = None
+        try:
+            with resources() as owned:
+                self._set_up(owned)
+                because = self._take_rounds()
+        except Interrupted as error:
+            interrupted, because = error, "interrupted"
+        except CudabwError as error:
+            lost, because = error, str(error)
+        return Outcome(
+            cases=tuple(case for draws in self._draws for case in draws.cases(because)),
+            trials_done=self._done - start,
+            interrupted=interrupted,
+            error=lost,
+            launch_overhead=self._summary(),
+        )
+
+    def _summary(self) -> LaunchOverhead | None:
+        if self._found is None:
+            return None
+        sets = tuple(draws.result() for draws in self._draws)
+        return replace(self._found, sets=sets, slopes=slopes_of(self._draws))
+
+    def _set_up(self, owned: ExitStack) -> None:
+        self._stream = owned.enter_context(self._device.stream())
+        gate = gate_for(self._stream, owned)
+        self._batches = owned.enter_context(BatchTimer(self._device, gate))
+        with resources() as probe:
+            launches = NullLaunches(self._device, self._stream, ArgumentSet(NO_ARGUMENTS, 0), probe)
+            depth = self._detect_depth(gate, launches)
+            most = most_in_a_burst(depth)
+            self._bursts = BurstTimer(self._stream, choose_burst(self._time_one(launches), most))
+        self._batch = min(MOST_QUEUED, most)
+        self._found = LaunchOverhead(depth, self._bursts.times, describe_collector())
+
+    def _detect_depth(self, gate: Gate | None, launches: NullLaunches) -> QueueDepth:
+        if gate is None:
+            return QueueDepth(None, 0)
+        # Not a whole launch: the one that does not fit would hold the device's lock as well.
+        return detect_queue_depth(self._stream, gate, launches.prepared.launcher.launch)
+
+    def _time_one(self, launches: NullLaunches) -> float:
+        """Seconds of one launch, which a few have warmed up."""
+        timer = BurstTimer(self._stream, FEWEST)
+        return min(timer.time(launches.prepared.submit).submit_s for _ in range(3))
+
+    def _take_rounds(self) -> str | None:
+        """Take the trials; returns why they ended early, if they did."""
+        budget = Budget(self._plan.time_budget_s)
+        for number, draws in interleave(self._draws, self._plan.trials, self._random):
+            if number > 0 and budget.over():
+                return f"time budget of {self._plan.time_budget_s:g} s"
+            self._observer.progress(self._done, self._total, draws.arguments.label)
+            if draws.state is State.OK:
+                self._take_trial(draws)
+            self._done += 1
+        self._observer.progress(self._done, self._total, "")
+        return None
+
+    def _take_trial(self, draws: SetDraws) -> None:
+        try:
+            with resources() as owned, collector_off():
+                launches = NullLaunches(self._device, self._stream, draws.arguments, owned)
+                bursts, stages = self._take_bursts(launches)
+                trial = SetTrial(
+                    module_load_s=launches.module_load_s,
+                    first_launch_s=launches.first_launch_s,
+                    prepare_s=tuple(self._time_preparing(launches) for _ in range(PREPARATIONS)),
+                    device_s=tuple(self._time_device(draws, launches) for _ in range(DEVICE_BATCHES)),
+                    **{name: tuple(samples) for name, samples in stages.items()},
+                )
+            draws.add(bursts, trial, self._bursts.times)
+        except Interrupted:
+            raise
+        except CudabwError as error:
+            draws.state, draws.reason = failure_of(error)
+            require_alive(self._device, error)
+
+    def _take_bursts(self, launches: NullLaunches) -> tuple[dict[Mode, list[Burst]], dict[str, list[float]]]:
+        """Bursts of every mode and stage, in the same rounds."""
+        modes, stages = launches.modes(), launches.stages()
+        for way in (*modes.values(), *stages.values()):
+            way(2)
+        self._stream.synchronize()
+        bursts: dict[Mode, list[Burst]] = {mode: [] for mode in modes}
+        calls: dict[str, list[float]] = {stage: [] for stage in stages}
+        for name in mirrored([*modes, *stages], ROUNDS, self._random):
+            self._observer.check_interrupt()
+            if isinstance(name, Mode):
+                bursts[name].append(self._bursts.time(modes[name]))
+            else:
+                calls[name].append(self._bursts.time_calls(stages[name]))
+        return bursts, calls
+
+    def _time_preparing(self, launches: NullLaunches) -> float:
+        now = self._device.driver.now
+        start = now()
+        launches.prepare()
+        return now() - start
+
+    def _time_device(self, draws: SetDraws, launches: NullLaunches) -> float:
+        timing = self._batches.time(launches.prepared, self._batch)
+        draws.device_gated = timing.gated
+        return timing.seconds

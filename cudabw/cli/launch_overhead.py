@@ -1,0 +1,91 @@
+"""``cudabw launch-overhead``."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import click
+
+from cudabw.cli.parameters import ARGUMENT_COUNTS, ARGUMENT_TYPES, COUNT, SECONDS, device_options, json_option
+
+_EXAMPLES = """\b
+Examples:
+  cudabw launch-overhead
+  cudabw launch-overhead --args 0,1,2,4,8,16,32 --arg-type pointer,buffer
+  cudabw launch-overhead --args 4 --arg-type mixed --json > result.json
+"""
+
+
+@click.command(
+    "launch-overhead",
+    short_help="What a launch from Python costs, and how much of it is converting arguments.",
+    epilog=_EXAMPLES,
+)
+@click.option(
+    "--args",
+    "counts",
+    type=ARGUMENT_COUNTS,
+    multiple=True,
+    metavar="N,...",
+    help="Numbers of arguments, 0 to 256; may be repeated.  [default: 0,1,4,16]",
+)
+@click.option(
+    "--arg-type",
+    "arg_types",
+    type=ARGUMENT_TYPES,
+    multiple=True,
+    metavar="TYPE,...",
+    help="Of pointer, int32, uint32, float32, float64, numpy, buffer, struct and mixed (three buffers and an int32); "
+    "may be repeated.  [default: buffer, and without --args mixed as well]",
+)
+@click.option(
+    "--trials",
+    type=COUNT,
+    default=None,
+    metavar="N",
+    help="Independent draws of each set of arguments.  [default: 12]",
+)
+@click.option(
+    "--time-budget",
+    type=SECONDS,
+    default=None,
+    metavar="TIME",
+    help="Begin no further trial after this time, such as 30s or 2min; every set of arguments gets at least one.",
+)
+@device_options
+@json_option
+def command(
+    *,
+    counts: tuple[tuple[int, ...], ...],
+    arg_types: tuple[tuple[str, ...], ...],
+    trials: int | None,
+    time_budget: float | None,
+    device: int | None,
+    backend: str | None,
+    as_json: bool,
+) -> int:
+    """Measure what launching a kernel from Python costs.
+
+    One null kernel is launched with the same arguments in several ways, from the bare driver call to converting
+    every argument twice, in pairs, so that the difference which conversion makes is told from drift and noise.
+    """
+    from cudabw.benchmarks.api import run_plans
+    from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS, LaunchPlan, sets_for
+    from cudabw.cli.present import command_line, measure_and_present
+    from cudabw.report.launch_table import print_launches
+
+    plan = LaunchPlan(
+        sets=sets_for(
+            tuple(dict.fromkeys(chain.from_iterable(arg_types))) or None,
+            tuple(dict.fromkeys(chain.from_iterable(counts))) or None,
+        ),
+        trials=trials or DEFAULT_TRIALS,
+        time_budget_s=time_budget,
+    )
+    return measure_and_present(
+        lambda observer: run_plans(
+            command_line(), (plan,), backend=backend or "auto", device=device or 0, observer=observer
+        ),
+        print_launches,
+        as_json=as_json,
+    )

@@ -1,0 +1,159 @@
+"""How many workers, which slots and which stores are fastest here, and from which size staging is worth it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cudabw import stats
+from cudabw.copying.driver_copy import PreparedCopy
+from cudabw.copying.staging_jobs import SMALLEST_PIECE, Download, Job, Transfer, Upload, cut
+from cudabw.copying.staging_stores import past_caches, through_caches
+from cudabw.system.pseudofiles import parse_number, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cudabw.copying.staging_slots import Crew
+    from cudabw.runtime.memory import DeviceBuffer, PageableBuffer
+    from cudabw.runtime.stream import Stream
+
+JOBS: dict[str, type[Job]] = {"h2d": Upload, "d2h": Download}
+
+# On one H200 8 to 10 workers were best for h2d and 12 to 15 for d2h, with slots of 4 MiB (design, section 4).
+WORKERS = (4, 6, 8, 10, 12, 16, 24)
+SLOTS = (4 << 20, 2 << 20)
+
+# Long enough for the rate to be steady, short enough that all calibration stays below a second on a GPU.
+PROBE_BYTES = 128 << 20
+# The smallest size that two workers can share.
+SMALLEST_STAGED = 2 * SMALLEST_PIECE
+
+_REPETITIONS = 3
+# Fewer workers leave more CPUs to the program: more of them must earn this much.
+_GAIN = 1.02
+# Where the two engines are this close, noise decides; the driver's own copy is then the safe choice.
+_LEAD = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How copies of one direction are staged.
+
+    Attributes:
+        threads: At most so many take part.
+        slot: Bytes of a slot, and of a piece at most.
+        streaming: Whether the CPU's stores go past its caches.
+        at_least: Copies of this many bytes or more are staged; None where the driver is faster at every size.
+    """
+
+    threads: int
+    slot: int
+    streaming: bool = False
+    at_least: int | None = SMALLEST_STAGED
+
+    def transfer(self, device: int, host: int, nbytes: int) -> Transfer:
+        """A copy between a device and a host address, cut into pieces."""
+        copy_bytes = (past_caches() if self.streaming else None) or through_caches()
+        return Transfer(device, host, tuple(cut(nbytes, self.slot, self.threads)), self.threads, copy_bytes)
+
+
+def usable_cpus(*, root: Path = Path("/")) -> int:
+    """How many CPUs this process may use: those it may run on, or fewer where its control group has a quota.
+
+    Args:
+        root: Where ``/sys`` is found. In a container, the root of the tree there is the container's own group.
+    """
+    groups = root / "sys" / "fs" / "cgroup"
+    quota, _, period = (read_text(groups / "cpu.max") or "").strip().partition(" ")
+    if not period:  # version 1 of control groups
+        quota, period = (read_text(groups / "cpu" / f"cpu.cfs_{what}_us") or "" for what in ("quota", "period"))
+    limit, per = parse_number(quota), parse_number(period)
+    cpus = len(os.sched_getaffinity(0))
+    return min(cpus, max(1, round(limit / per))) if limit and per else cpus
+
+
+class Calibration:
+    """Times copies of one direction between probes of its own.
+
+    Args:
+        crew: The workers, as many as may be tried, with slots as large as may be tried.
+        stream: Where the copies are ordered; no other work is there.
+        direction: ``h2d`` or ``d2h``.
+        host: Pageable memory, touched.
+        memory: Device memory of the same length.
+    """
+
+    def __init__(self, crew: Crew, stream: Stream, direction: str, host: PageableBuffer, memory: DeviceBuffer) -> None:
+        self._crew = crew
+        self._stream = stream
+        self._job = JOBS[direction]
+        self._host = host
+        self._memory = memory
+        self._pair = (memory, host) if direction == "h2d" else (host, memory)
+
+    def choose(self, workers: Iterable[int], slots: Iterable[int], at_least: int | None) -> Setting:
+        """The fastest setting, one property after the other.
+
+        Args:
+            workers: To choose from, rising; the first is kept unless another is clearly faster.
+            slots: To choose from, in bytes.
+            at_least: As it shall be; None to find it.
+        """
+        workers, slots = list(workers), list(slots)
+        middle = workers[len(workers) // 2]
+        setting = Setting(middle, slots[0])
+        if past_caches() is not None:
+            setting = self._fastest([setting, replace(setting, streaming=True)])
+        setting = self._fastest([replace(setting, threads=count) for count in workers])
+        setting = self._fastest([replace(setting, slot=slot) for slot in slots])
+        return replace(setting, at_least=self._find_size(setting) if at_least is None else at_least)
+
+    def _fastest(self, settings: list[Setting]) -> Setting:
+        if len(settings) == 1:
+            return settings[0]
+        nbytes = self._host.nbytes
+        times = self._seconds([self._staged(setting, nbytes) for setting in settings])
+        best = min(times)
+        return next(setting for setting, time in zip(settings, times, strict=True) if time <= best * _GAIN)
+
+    def _find_size(self, setting: Setting) -> int | None:
+        """The smallest size from which on staging leads at every size that is tried."""
+        found = None
+        nbytes = self._host.nbytes
+        while nbytes >= SMALLEST_STAGED:
+            staged, driver = self._seconds([self._staged(setting, nbytes), self._driver(nbytes)])
+            if staged * _LEAD > driver:
+                break
+            found = nbytes
+            nbytes //= 2
+        return found
+
+    def _staged(self, setting: Setting, nbytes: int) -> Callable[[], None]:
+        transfer = setting.transfer(int(self._memory.device_pointer), int(self._host.host_pointer), nbytes)
+        return lambda: self._crew.run(self._job(transfer), self._stream)
+
+    def _driver(self, nbytes: int) -> Callable[[], None]:
+        destination, source = self._pair
+        copy = PreparedCopy(destination[:nbytes], source[:nbytes], self._stream)
+
+        def submit_and_wait() -> None:
+            copy.submit()
+            self._stream.synchronize()
+
+        return submit_and_wait
+
+    def _seconds(self, ways: list[Callable[[], None]]) -> list[float]:
+        """The median time of each way, taken in turns after a warm-up."""
+        now = self._crew.device.driver.now
+        self._crew.device.activate()
+        times: list[list[float]] = [[] for _ in ways]
+        for repetition in range(_REPETITIONS + 1):
+            for way, taken in zip(ways, times, strict=True):
+                start = now()
+                way()
+                if repetition:
+                    taken.append(now() - start)
+        return [stats.median(taken) for taken in times]

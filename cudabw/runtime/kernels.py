@@ -1,0 +1,322 @@
+"""Modules and kernels: loaded from PTX, given a signature, and launched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from cudabw.errors import ClosedError, CudabwError, UnsupportedError
+from cudabw.runtime.arguments import convert, fit, natural_type
+from cudabw.runtime.configuration import Configuration, Extent, LaunchLimits
+from cudabw.runtime.launching import CONVERSION_ERRORS, Launcher, located, separate, wrong_count
+from cudabw.runtime.prepared import PreparedLaunch
+from cudabw.runtime.signature import CType, CValue, TypeSpecification, ctype_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from cudabw.runtime.device import Device
+    from cudabw.runtime.stream import Stream
+
+NOT_FOUND = 500  # CUDA_ERROR_NOT_FOUND
+
+# Launchers that a kernel keeps for its next calls; a program that varies its grid without end starts over.
+_MOST_LAUNCHERS = 64
+
+
+class Module:
+    """Kernels loaded from PTX.
+
+    Args:
+        device: Where they run.
+        ptx: The text.
+
+    Raises:
+        DriverError: The driver cannot load it.
+    """
+
+    def __init__(self, device: Device, ptx: str | bytes) -> None:
+        text = ptx.encode("ascii") if isinstance(ptx, str) else ptx
+        self.device = device
+        self._limits = LaunchLimits.of(device)
+        self._functions: dict[str, Function] = {}
+        # The driver reads up to a zero byte.
+        self._handle: Any = device.call("cuModuleLoadData", text + b"\0")
+
+    def kernel(self, name: str, signature: Sequence[TypeSpecification] | None = None) -> Kernel:
+        """A kernel by name.
+
+        Args:
+            name: Its name in the PTX.
+            signature: The C types of its parameters; None to take them from the arguments of each call. PTX carries
+                sizes, not types: they are checked as far as that goes.
+
+        Raises:
+            CudabwError: The module has no such kernel.
+            TypeError: The signature does not fit the kernel's parameters.
+        """
+        if self.closed:
+            raise ClosedError("this module was closed")
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions[name] = Function(self.device, name, self._load(name), self._limits)
+        return Kernel(function, None if signature is None else tuple(ctype_of(ctype) for ctype in signature))
+
+    def _load(self, name: str) -> Any:  # noqa: ANN401 - the bindings' handle type
+        self.device.activate()
+        status, handle = self.device.driver.attempt("cuModuleGetFunction", self._handle, name.encode())
+        if status == NOT_FOUND:
+            raise CudabwError(f"the module has no kernel {name!r}", hint="Kernels of C++ have mangled names.")
+        self.device.driver.check("cuModuleGetFunction", status)
+        return handle
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was unloaded."""
+        return self._handle is None or self.device.closed
+
+    def close(self) -> None:
+        """Wait for the device and unload the module; its kernels cannot be launched any more."""
+        if self.closed:
+            return
+        self.device.synchronize()
+        with self.device.lock:
+            handle, self._handle = self._handle, None
+            for function in self._functions.values():
+                function.close()
+            for stream in list(self.device.streams):
+                stream.disturb()
+            self.device.call("cuModuleUnload", handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Function:
+    """A kernel as the driver loaded it.
+
+    Attributes:
+        device: Where it runs.
+        name: In the PTX.
+        handle: The driver's ``CUfunction``.
+        limits: Of the device.
+        parameter_sizes: In bytes; None where the driver cannot say.
+        registers: Of a thread.
+        shared_bytes: Static shared memory of a block, in bytes.
+        max_threads: Threads of a block at most, given the registers that the kernel needs.
+        launchers: Those in use.
+    """
+
+    def __init__(self, device: Device, name: str, handle: Any, limits: LaunchLimits) -> None:  # noqa: ANN401
+        self.device = device
+        self.name = name
+        self.handle = handle
+        self.limits = limits
+        self.registers = self._attribute("NUM_REGS")
+        self.shared_bytes = self._attribute("SHARED_SIZE_BYTES")
+        self.max_threads = self._attribute("MAX_THREADS_PER_BLOCK")
+        self.parameter_sizes = self._read_parameter_sizes()
+        self.launchers: WeakSet[Launcher] = WeakSet()
+
+    def _attribute(self, name: str) -> int:
+        attribute = getattr(self.device.driver.api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        return int(self.device.call("cuFuncGetAttribute", attribute, self.handle))
+
+    def _read_parameter_sizes(self) -> tuple[int, ...] | None:
+        sizes: list[int] = []
+        try:
+            # The driver tells how many there are by refusing the one behind the last.
+            while (info := self.device.driver.attempt("cuFuncGetParamInfo", self.handle, len(sizes)))[0] == 0:
+                sizes.append(int(info[1][1]))
+        except UnsupportedError:  # drivers before CUDA 12.4
+            return None
+        return tuple(sizes)
+
+    def require_loaded(self) -> tuple[Any, ...]:
+        """Do nothing if the module is there.
+
+        Raises:
+            ClosedError: The module was closed.
+        """
+        if self.handle is None:
+            raise ClosedError(f"the module of {self.name} was closed")
+        return ()
+
+    def check(self, types: Sequence[CType]) -> None:
+        """Compare a signature with the sizes of the parameters.
+
+        Raises:
+            TypeError: A number or a size differs.
+        """
+        sizes = self.parameter_sizes
+        if sizes is None:
+            return
+        if len(types) != len(sizes):
+            raise TypeError(f"{self.name} takes {len(sizes)} arguments, and the signature has {len(types)}")
+        for position, (ctype, size) in enumerate(zip(types, sizes, strict=True)):
+            if ctype.size != size:
+                raise TypeError(
+                    f"argument {position} of {self.name}: {ctype} has {ctype.size} bytes, "
+                    f"and the kernel's parameter has {size}"
+                )
+
+    def close(self) -> None:
+        """Refuse later launches."""
+        self.handle = None
+        for launcher in list(self.launchers):
+            launcher.close()
+
+
+class Kernel:
+    """A kernel, with or without a signature.
+
+    Args:
+        function: The loaded kernel.
+        signature: The C types of its parameters; None to take them from the arguments of each call.
+
+    Raises:
+        TypeError: The signature does not fit the kernel's parameters.
+    """
+
+    def __init__(self, function: Function, signature: tuple[CType, ...] | None) -> None:
+        if signature is not None:
+            function.check(signature)
+        self._function = function
+        self.signature = signature
+        self._launchers: dict[object, Launcher] = {}
+        self._specialised: dict[tuple[CType, ...], Kernel] = {}
+
+    @property
+    def name(self) -> str:
+        """Its name in the PTX."""
+        return self._function.name
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread."""
+        return self._function.registers
+
+    @property
+    def shared_bytes(self) -> int:
+        """Static shared memory of a block, in bytes."""
+        return self._function.shared_bytes
+
+    @property
+    def max_threads(self) -> int:
+        """Threads of a block at most, given the registers that the kernel needs."""
+        return self._function.max_threads
+
+    @property
+    def parameter_sizes(self) -> tuple[int, ...] | None:
+        """The sizes of its parameters in bytes; None where the driver cannot say."""
+        return self._function.parameter_sizes
+
+    def __call__(
+        self, *args: object, grid: Extent, block: Extent, stream: Stream | None = None, shared: int = 0
+    ) -> None:
+        """Convert the arguments, take ownership of the memory they reach, and launch.
+
+        Args:
+            args: One for each parameter; see :func:`cudabw.runtime.arguments.convert`.
+            grid: Blocks, in up to three dimensions.
+            block: Threads of a block, in up to three dimensions.
+            stream: Where it runs; the device's default stream when None.
+            shared: Dynamic shared memory of a block, in bytes.
+
+        Raises:
+            TypeError: There are too many or too few arguments, or one is of a wrong class or dtype.
+            OverflowError: An argument is out of its type's range.
+            ClosedError: A buffer, the stream or the module was closed.
+            CudabwError: A buffer would have to wait during a capture, or cannot be reached from the device.
+            LaunchError: The driver refused the launch.
+        """
+        try:
+            launcher = self._launchers[grid, block, stream, shared]
+        except (KeyError, TypeError):
+            # TypeError: an extent that is a list, say. Another signature has launchers of its own.
+            types, values = self._converted(args)
+            launcher = self._with_signature(types).launcher(grid=grid, block=block, stream=stream, shared=shared)
+            launcher.submit(separate(values))
+            return
+        launcher.submit(launcher.convert(args))
+
+    def launcher(self, *, grid: Extent, block: Extent, stream: Stream | None = None, shared: int = 0) -> Launcher:
+        """What a call with these threads on this stream uses; kept for the next call.
+
+        Raises:
+            TypeError: The kernel has no signature, or an extent is no number or tuple of numbers.
+            ValueError: The stream belongs to another device, or an extent does not fit 32 bits.
+        """
+        if self.signature is None:
+            raise TypeError(f"{self.name} has no signature; specialise() gives it one")
+        configuration = Configuration.of(grid, block, shared)
+        # As a call looks it up: by what it was given, where that can be a key.
+        key = (*(tuple(extent) if isinstance(extent, list) else extent for extent in (grid, block)), stream, shared)
+        launcher = self._launchers.get(key)
+        if launcher is None:
+            if len(self._launchers) >= _MOST_LAUNCHERS:
+                self._launchers.clear()
+            launcher = self._launchers[key] = self._new_launcher(self.signature, configuration, stream)
+        return launcher
+
+    def _new_launcher(self, types: tuple[CType, ...], configuration: Configuration, stream: Stream | None) -> Launcher:
+        return Launcher(self._function, types, configuration, stream or self._function.device.default_stream)
+
+    def prepare(
+        self, *args: object, grid: Extent, block: Extent, stream: Stream | None = None, shared: int = 0
+    ) -> PreparedLaunch:
+        """Convert and pack the arguments once, for many launches.
+
+        Nothing is submitted and no ownership taken. Arguments and errors are those of a call.
+        """
+        types, values = self._converted(args)
+        return PreparedLaunch(self._new_launcher(types, Configuration.of(grid, block, shared), stream), values, args)
+
+    def specialise(self, *args: object) -> Kernel:
+        """This kernel with its signature fixed by example arguments, which are converted for that.
+
+        The same types give the same kernel again.
+
+        Raises:
+            TypeError: There are too many or too few arguments, or one is of a class that kernels do not take, or of
+                another size than the parameter.
+        """
+        return self._with_signature(self._converted(args)[0])
+
+    def _with_signature(self, types: tuple[CType, ...]) -> Kernel:
+        if self.signature is not None:
+            return self
+        kernel = self._specialised.get(types)
+        if kernel is None:
+            kernel = self._specialised[types] = Kernel(self._function, types)
+        return kernel
+
+    def _converted(self, args: Sequence[object]) -> tuple[tuple[CType, ...], list[CValue]]:
+        """The arguments, converted once, and the signature: this kernel's, or the one they give."""
+        self._function.require_loaded()
+        expected = self._function.parameter_sizes if self.signature is None else self.signature
+        if expected is not None and len(args) != len(expected):
+            raise wrong_count(self.name, len(expected), len(args))
+        values = [self._convert_one(position, argument) for position, argument in enumerate(args)]
+        types = tuple(ctype for ctype, _, _ in values)
+        if self.signature is None:
+            self._function.check(types)
+        self._function.device.conversions.arguments += len(values)
+        return types, values
+
+    def _convert_one(self, position: int, argument: object) -> CValue:
+        sizes = self._function.parameter_sizes
+        try:
+            value = convert(argument)
+            if self.signature is not None:
+                return fit(value, self.signature[position])
+            return fit(value, natural_type(value, None if sizes is None else sizes[position]))
+        except CONVERSION_ERRORS as error:
+            raise located(error, self.name, position) from error

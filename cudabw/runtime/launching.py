@@ -1,0 +1,254 @@
+"""Launches in their stages: convert the arguments, take ownership, pack, and call the driver.
+
+Parameters are passed to ``cuLaunchKernelEx`` as the address of a kept array of pointers into a kept block of bytes,
+with a kept configuration. Of all forms that the bindings take it is the one that asks least of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from cudabw.errors import ClosedError, CudabwError, DriverError, MemorySideError
+from cudabw.runtime.arguments import convert, fit, flatten
+from cudabw.runtime.ownership import guard, take, use_again
+from cudabw.runtime.signature import CType, CValue, layout, offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cudabw.runtime.configuration import Configuration
+    from cudabw.runtime.kernels import Function
+    from cudabw.runtime.ownership import Use
+    from cudabw.runtime.stream import Stream
+
+Arguments: TypeAlias = "tuple[Sequence[Any], Sequence[Use]]"
+"""The converted arguments of a launch: what ``struct`` packs, and the memory that the kernel can reach."""
+
+
+def separate(values: Sequence[CValue]) -> Arguments:
+    """Typed values as the arguments of a launch."""
+    return [value for _, value, _ in values], flatten(memory for _, _, memory in values)
+
+
+# What conversion raises, and is said with the position of the argument.
+CONVERSION_ERRORS = (MemorySideError, ClosedError, TypeError, ValueError, OverflowError)
+
+# How the driver refuses a launch from a thread that has no context, or another device's, before anything is queued.
+_WRONG_CONTEXT = frozenset({201, 400, 709})
+
+
+class LaunchError(DriverError):
+    """The driver refused a launch; the message has what was asked for and the limits."""
+
+    def __init__(self, kernel: str, error: DriverError, circumstances: str) -> None:
+        super().__init__(error.function, error.code, error.name, hint=error.hint)
+        self.message = f"launching {kernel} failed with {error.name} ({error.code}): {circumstances}"
+        self.args = (self.message,)
+
+
+class _Converters(dict[type, "Callable[[Any], CValue]"]):
+    """The converter of each class that was met: looking it up in the open hook costs more than converting."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], CValue]:
+        converter: Callable[[Any], CValue] = convert.dispatch(kind)
+        self[kind] = converter
+        return converter
+
+
+class Launcher:
+    """A kernel with its signature, threads and stream: all of a launch but its arguments.
+
+    Calling it does what the stages do one after the other. Each can be called alone, to be timed: :meth:`convert`,
+    :meth:`own`, :meth:`pack` and :meth:`launch`.
+
+    Args:
+        function: The loaded kernel.
+        types: Its signature.
+        configuration: Blocks and threads.
+        stream: Where it runs.
+
+    Attributes:
+        driver_call: The bare call to the driver with what was packed last; takes nothing and returns
+            the bindings' status tuple.
+
+    Raises:
+        ClosedError: The module or the stream was closed.
+        ValueError: The stream belongs to another device.
+    """
+
+    def __init__(
+        self, function: Function, types: tuple[CType, ...], configuration: Configuration, stream: Stream
+    ) -> None:
+        function.require_loaded()
+        stream.require_open()
+        if stream.device is not function.device:
+            raise ValueError(
+                f"{function.name} is loaded on device {function.device.ordinal}, and the stream is one of device "
+                f"{stream.device.ordinal}"
+            )
+        self.function = function
+        self.types = types
+        self.configuration = configuration
+        self.stream = stream
+        self._device = stream.device
+        self._converters = _Converters()
+        self._offsets = offsets(types)
+        code, size = layout(types)
+        self._nested = any(ctype.members for ctype in types)
+        self._block = bytearray(size)
+        self._pack_into = struct.Struct(f"<{code}").pack_into
+        self._pointers, address = _pointers_into(self._block, self._offsets)
+        self.driver_call: Callable[[], tuple[Any, ...]] = functools.partial(
+            stream.device.driver.api.cuLaunchKernelEx, configuration.for_driver(stream), function.handle, address, 0
+        )
+        function.launchers.add(self)
+
+    def __call__(self, *args: object) -> None:
+        """Convert the arguments and launch.
+
+        Raises:
+            TypeError: There are too many or too few arguments, or one is of a wrong class or dtype.
+            OverflowError: An argument is out of its type's range.
+            ClosedError: A buffer, the stream or the module was closed.
+            CudabwError: A buffer would have to wait during a capture, or cannot be reached from the device.
+            LaunchError: The driver refused the launch.
+        """
+        self.submit(self.convert(args))
+
+    def submit(self, arguments: Arguments) -> None:
+        """Launch with arguments that were converted before: take ownership, pack, call the driver."""
+        values, uses = arguments
+        lock = self._device.lock
+        lock.acquire()
+        # Not a with statement, which takes twice as long.
+        try:
+            if use_again(uses, self.stream):
+                self._pack_into(self._block, 0, *values)
+                (status,) = self.driver_call()
+                if status:
+                    self.recover(status)
+                return
+        finally:
+            lock.release()
+        with guard(self._device, uses):
+            take(uses, self.stream, self._device.waits, reaches=True)
+            self.pack(arguments)
+            self.launch()
+
+    def convert(self, args: Sequence[object]) -> Arguments:
+        """Convert arguments to the types of the signature; counts each of them."""
+        if len(args) != len(self.types):
+            raise wrong_count(self.function.name, len(self.types), len(args))
+        converters = self._converters
+        values: list[Any] = []
+        memories: list[Any] = []
+        # Typed values are taken apart as they come: a list of them would only be gone through again.
+        try:
+            for argument, expected in zip(args, self.types):  # noqa: B905 - compared above, and it takes time
+                ctype, value, memory = converters[type(argument)](argument)
+                if ctype is not expected:
+                    _, value, memory = fit((ctype, value, memory), expected)
+                values.append(value)
+                if memory is not None:
+                    memories.append(memory)
+        except CONVERSION_ERRORS as error:
+            raise located(error, self.function.name, len(values)) from error
+        self._device.conversions.arguments += len(values)
+        return values, flatten(memories) if self._nested else memories
+
+    def convert_one(self, position: int, argument: object) -> CValue:
+        """Convert one argument to the type of the signature; counts it."""
+        try:
+            value = fit(convert(argument), self.types[position])
+        except CONVERSION_ERRORS as error:
+            raise located(error, self.function.name, position) from error
+        self._device.conversions.arguments += 1
+        return value
+
+    def own(self, arguments: Arguments) -> None:
+        """Take ownership of what converted arguments reach, as a launch does first."""
+        _, uses = arguments
+        lock = self._device.lock
+        lock.acquire()
+        try:
+            if use_again(uses, self.stream):
+                return
+        finally:
+            lock.release()
+        with guard(self._device, uses):
+            take(uses, self.stream, self._device.waits, reaches=True)
+
+    def pack(self, arguments: Arguments) -> None:
+        """Write converted arguments where the driver reads them."""
+        self._pack_into(self._block, 0, *arguments[0])
+
+    def pack_one(self, position: int, value: CValue) -> None:
+        """As :meth:`pack`, for one argument."""
+        struct.pack_into(f"<{value[0].code}", self._block, self._offsets[position], value[1])
+
+    def launch(self) -> None:
+        """Call the driver with what was packed last.
+
+        Raises:
+            LaunchError: The driver refused the launch.
+        """
+        (status,) = self.driver_call()
+        if status:
+            self.recover(status)
+
+    def recover(self, status: Any) -> None:  # noqa: ANN401 - a CUresult
+        """Launch again where the thread only lacked the device's context.
+
+        Making the context current before every launch would cost as much as the rest of ours.
+
+        Raises:
+            LaunchError: The driver refused the launch for another reason, or again.
+        """
+        if int(status) in _WRONG_CONTEXT:
+            self._device.activate()
+            (status,) = self.driver_call()
+        try:
+            self._device.driver.check("cuLaunchKernelEx", status)
+        except DriverError as error:
+            raise LaunchError(self.function.name, error, self._circumstances()) from error
+
+    def _circumstances(self) -> str:
+        asked, function = self.configuration, self.function
+        x, y, z = asked.block
+        return (
+            f"grid {asked.grid}, at most {function.limits.grid}; block {asked.block}, at most {function.limits.block}, "
+            f"{x * y * z} threads, at most {function.max_threads} with this kernel's {function.registers} registers a "
+            f"thread; {asked.shared_bytes} bytes of dynamic and {function.shared_bytes} of static shared memory, "
+            f"at most {function.limits.shared_bytes} together; {len(self._block)} bytes of parameters in "
+            f"{len(self.types)} arguments"
+        )
+
+    def close(self) -> None:
+        """Refuse later launches, because the module is going to be unloaded."""
+        self.driver_call = self.function.require_loaded
+
+
+def _pointers_into(block: bytearray, positions: Sequence[int]) -> tuple[Any, int]:
+    """An array of pointers to these positions of a block, and the array's address; 0 without positions."""
+    if not positions:
+        return None, 0
+    # The exported buffer also keeps the block from being resized.
+    start = ctypes.c_char.from_buffer(block)
+    pointers = (ctypes.c_void_p * len(positions))(*(ctypes.addressof(start) + position for position in positions))
+    return (start, pointers), ctypes.addressof(pointers)
+
+
+def wrong_count(kernel: str, expected: int, given: int) -> TypeError:
+    """A kernel takes ``expected`` arguments."""
+    return TypeError(f"{kernel} takes {expected} argument{'s' * (expected != 1)}, and {given} were given")
+
+
+def located(error: Exception, kernel: str, position: int) -> Exception:
+    """The same error, saying which argument of which kernel it is about."""
+    message = f"argument {position} of {kernel}: {error}"
+    if isinstance(error, CudabwError):
+        return type(error)(message, hint=error.hint)
+    return type(error)(message)

@@ -1,0 +1,443 @@
+"""``cudabw bandwidth``: whole commands on the emulated device, most of them on its modelled clock."""
+# ruff: noqa: RUF001 - tables use the typographic dash
+
+import importlib
+import math
+
+import click
+import pytest
+
+from cudabw.driver.emulated import EmulatedDriver
+from cudabw.errors import CudabwError
+from cudabw.system.host_memory import HostMemory
+
+CLOCK = {"h2d": 50e9, "d2h": 25e9}
+SLOW_CLOCK = {"h2d": 1e6, "d2h": 1e6}  # a batch is then one copy
+MEASURE = ("bandwidth", "--backend", "emulated")
+QUICK = (*MEASURE, "--size", "4KiB", "--trials", "1")
+KINDS = ["pageable", "pinned", "mapped", "write-combined", "registered", "managed"]
+GIB = 1 << 30
+
+TABLE = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+
+Memory       Size  h2d GB/s  ±  d2h GB/s  ±  Clock
+───────────────────────────────────────────────────
+pageable   64 KiB      50.0  –      25.0  –  host
+pageable  100 KiB      50.0  –      25.0  –  host
+pinned     64 KiB      50.0  –      25.0  –  event
+pinned    100 KiB      50.0  –      25.0  –  event
+mapped     64 KiB      50.0  –      25.0  –  event
+mapped    100 KiB      50.0  –      25.0  –  event
+
+one trial.
+"""
+
+
+@pytest.fixture(autouse=True)
+def _modelled(emulate):
+    emulate(clock=CLOCK)
+
+
+def measured(document):
+    """What was measured: kind, direction, size and number of trials of each case."""
+    return [(case["kind"], case["direction"], case["size_bytes"], len(case["trials"])) for case in document["cases"]]
+
+
+def values(document, key):
+    return {case[key] for case in document["cases"]}
+
+
+# What is measured
+
+
+def test_the_table_shows_what_the_clock_models(command):
+    done = command(*MEASURE, "--size", "64KiB,100KiB", "--trials", "1")
+    assert (done.code, done.out, done.err) == (0, TABLE, "")
+
+
+def test_every_kind_in_both_directions_gives_the_modelled_rate_on_either_clock(command, document):
+    arguments = (*MEASURE, "--all", "--size", "4KiB,1001B", "--trials", "2")
+    done = document(*arguments)
+    assert (done.code, done.err) == (0, "")
+    assert len(done.json["cases"]) == len(KINDS) * 2 * 2
+    for case in done.json["cases"]:
+        expected = CLOCK[case["direction"]]
+        assert case["state"] == "ok"
+        assert case["clock"] == ("host" if case["kind"] == "pageable" else "event")
+        assert case["gated"] is (case["kind"] != "pageable")
+        assert case["verified"] is True
+        assert case["rate_bytes_per_s"] == pytest.approx(dict.fromkeys(case["rate_bytes_per_s"], expected), rel=1e-6)
+        samples = [sample for trial in case["trials"] for sample in trial["samples_s"]]
+        assert samples == pytest.approx([case["size_bytes"] / expected] * 2 * 4, rel=1e-6)
+
+    rows = [line.split() for line in command(*arguments).out.splitlines() if line.startswith(tuple(KINDS))]
+    assert [(row[0], row[3], row[6]) for row in rows] == [(kind, "50.0", "25.0") for kind in KINDS for _ in range(2)]
+
+
+def test_a_figure_is_that_of_its_own_kind(emulate, document):
+    emulate(clock=CLOCK | {"h2d/pageable": 9e9, "d2h/mapped": 7e9})
+    rates = {
+        (case["kind"], case["direction"]): case["rate_bytes_per_s"]["median"]
+        for case in document(*MEASURE, "--size", "1MiB", "--trials", "1").json["cases"]
+    }
+    assert rates == pytest.approx(
+        {
+            ("pageable", "h2d"): 9e9,
+            ("pageable", "d2h"): 25e9,
+            ("pinned", "h2d"): 50e9,
+            ("pinned", "d2h"): 25e9,
+            ("mapped", "h2d"): 50e9,
+            ("mapped", "d2h"): 7e9,
+        },
+        rel=1e-6,
+    )
+
+
+def test_the_time_to_queue_a_copy_is_not_in_its_figure(emulate, document):
+    emulate(clock=CLOCK | {"submit_s": 1e-3})
+    (case,) = document(*QUICK, "--pinned", "--direction", "h2d").json["cases"]
+    assert case["rate_bytes_per_s"]["median"] == pytest.approx(50e9, rel=1e-6)
+
+
+def test_the_headline_is_the_median_of_trials_and_its_interval_holds_it(emulate, document):
+    emulate(clock=CLOCK | {"noise": 0.1, "seed": 7})
+    (case,) = document(*MEASURE, "--size", "1MiB", "--pinned", "--direction", "h2d", "--trials", "5").json["cases"]
+    rate = case["rate_bytes_per_s"]
+    medians = sorted(2**20 / sum(sorted(trial["samples_s"])[1:3]) * 2 for trial in case["trials"])
+    assert rate["median"] == pytest.approx(medians[2], rel=1e-9)
+    assert rate["low"] < rate["median"] < rate["high"]
+    samples = [sample for trial in case["trials"] for sample in trial["samples_s"]]
+    assert (rate["min"], rate["max"]) == pytest.approx((2**20 / max(samples), 2**20 / min(samples)), rel=1e-12)
+
+
+# Each option changes what it says
+
+
+EFFECTS = {
+    **{f"--{kind}": ([f"--{kind}"], lambda done, kind=kind: values(done.json, "kind") == {kind}) for kind in KINDS},
+    "--all": (["--all"], lambda done: values(done.json, "kind") == set(KINDS)),
+    "--direction": (["--direction", "d2h"], lambda done: values(done.json, "direction") == {"d2h"}),
+    "--size": (["--size", "8KiB"], lambda done: values(done.json, "size_bytes") == {4096, 8192}),
+    "--trials": (["--trials", "3"], lambda done: {count for *_, count in measured(done.json)} == {3}),
+    "--time-budget": (
+        ["--trials", "3", "--time-budget", "1ms"],
+        lambda done: done.json["cases"][0]["notes"] == ["1 of 3 trials: time budget of 0.001 s"],
+    ),
+    "--device": (["--device", "1"], lambda done: done.json["device"]["ordinal"] == 1),
+    "--backend": (["--backend", "cuda"], lambda done: done.code == 5),
+    "--json": (["--json"], lambda done: done.json["tool"]["name"] == "cudabw"),
+}
+
+
+def test_the_effect_of_each_option_is_tested():
+    parameters = importlib.import_module("cudabw.cli.bandwidth").command.params
+    assert {option for parameter in parameters for option in parameter.opts} == set(EFFECTS)
+    assert all(isinstance(parameter, click.Option) for parameter in parameters)
+
+
+@pytest.mark.usefixtures("no_driver")
+@pytest.mark.parametrize("option", EFFECTS)
+def test_an_option_has_its_effect(emulate, document, option):
+    emulate(clock=SLOW_CLOCK, devices=2)
+    arguments, holds = EFFECTS[option]
+    assert option == "--json" or not holds(document(*QUICK)), "the effect must be the option's"
+    assert holds(document(*QUICK, *arguments))
+
+
+def test_without_options_three_kinds_are_measured_both_ways_at_64_mib_five_times(monkeypatch, command):
+    asked = []
+
+    def run_plans(_command, plans, *, backend, device, observer):  # noqa: ARG001 - the real one's
+        asked.extend((*plans, backend, device))
+        raise CudabwError("enough")
+
+    monkeypatch.setattr("cudabw.benchmarks.api.run_plans", run_plans)
+    command("bandwidth")
+    plan, backend, device = asked
+    cases = [(case.kind, case.direction, case.size_bytes, case.named) for case in plan.cases()]
+    assert cases == [(kind, way, 64 << 20, False) for kind in KINDS[:3] for way in ("h2d", "d2h")]
+    assert (plan.trials, plan.time_budget_s, backend, device) == (5, None, "auto", 0)
+
+
+def test_sizes_and_directions_add_up_without_repeats_in_the_order_of_the_table(emulate, document):
+    emulate(clock=SLOW_CLOCK)
+    done = document(
+        *(*MEASURE, "--trials", "1", "--pinned", "--direction", "d2h", "--direction", "h2d", "--direction", "d2h"),
+        *("--size", "16KiB,4KiB", "--size", "4KiB:16KiB:x2", "--size", "1KiB:3KiB:+1KiB"),
+    )
+    assert measured(done.json) == [
+        ("pinned", way, kib << 10, 1) for kib in (16, 4, 8, 1, 2, 3) for way in ("h2d", "d2h")
+    ]
+
+
+def test_a_kind_that_is_named_is_marked_so_and_one_that_all_includes_is_not(emulate, document):
+    emulate(clock=SLOW_CLOCK)
+    done = document(*QUICK, "--all", "--mapped")
+    assert {case["kind"] for case in done.json["cases"] if case["named"]} == {"mapped"}
+
+
+# The time budget
+
+
+def test_at_the_time_budget_each_case_has_a_trial_and_says_why_there_are_no_more(emulate, document):
+    emulate(clock=SLOW_CLOCK)
+    done = document(*MEASURE, "--all", "--size", "64KiB", "--trials", "50", "--time-budget", "1ms")
+    assert done.code == 0
+    assert len(done.json["cases"]) == 12
+    for case in done.json["cases"]:
+        assert (case["state"], len(case["trials"])) == ("ok", 1)
+        assert case["notes"] == ["1 of 50 trials: time budget of 0.001 s"]
+
+
+def test_the_table_says_that_the_time_budget_stopped_it(command):
+    done = command(*MEASURE, "--pinned", "--size", "64KiB", "--trials", "50", "--time-budget", "1ms")
+    assert done.out.endswith(
+        "pinned  64 KiB      50.0  –      25.0  –  event  1\n\none trial.\n[1] 1 of 50 trials: time budget of 0.001 s\n"
+    )
+
+
+def test_a_time_budget_that_suffices_is_not_mentioned(document):
+    done = document(*QUICK, "--time-budget", "16min")
+    assert values(done.json, "state") == {"ok"}
+    assert [case["notes"] for case in done.json["cases"]] == [[]] * 6
+
+
+# The document
+
+
+def test_the_document_has_the_documented_shape(document):
+    arguments = (*QUICK, "--pinned", "--direction", "h2d")
+    done = document(*arguments)
+    run, (case,) = done.json, done.json["cases"]
+    assert list(run) == [
+        *("schema", "tool", "command", "started", "interrupted", "error", "device", "environment", "warnings", "cases")
+    ]
+    assert run["command"] == [*arguments, "--json"]
+    assert (run["schema"], run["interrupted"], run["error"], run["warnings"]) == (1, False, None, [])
+    assert run["device"] == {
+        "ordinal": 0,
+        "name": run["device"]["name"],
+        "uuid": run["device"]["uuid"],
+        "pci": "0000:01:00.0",
+        "emulated": True,
+        "memory_bytes": 2 * GIB,
+        "link": {"generation": None, "width": None, "ceiling_bytes_per_s": None, "source": None},
+    }
+    assert run["environment"]["variables"] == {}
+    assert (case["id"], case["engine"]) == ("bandwidth/pinned/driver/h2d/4096", "driver")
+    assert (case["reason"], case["link_fraction"], case["notes"]) == (None, None, [])
+    assert case["driver_says"].startswith("page-locked")
+    assert list(case["rate_bytes_per_s"]) == ["median", "low", "high", "min", "max"]
+    assert (case["rate_bytes_per_s"]["low"], case["rate_bytes_per_s"]["high"]) == (None, None)
+    (trial,) = case["trials"]
+    assert (type(trial["copies_per_batch"]), type(trial["allocation_s"])) == (int, float)
+    assert [type(sample) for sample in trial["samples_s"]] == [float] * 4
+    assert math.isclose(trial["samples_s"][0], 4096 / 50e9, rel_tol=1e-6)
+
+
+def test_a_distorting_environment_is_said_and_kept(monkeypatch, document):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    done = document(*QUICK)
+    (warning,) = done.json["warnings"]
+    assert warning.startswith("CUDA_LAUNCH_BLOCKING=1 ")
+    assert done.err == f"cudabw: {warning}\n"
+    assert done.json["environment"]["variables"] == {"CUDA_LAUNCH_BLOCKING": "1"}
+
+
+# Bad input
+
+
+BAD_SIZES = [
+    *("", "0", "00", "0MiB", "-1", "+1", "1.5", "1.5.2K", "1e99", "1e3", "inf", "nan", "2 M", " 2M", "2M ", "1_000"),
+    *("١", "２", "2\u212a", "2MM", "2MiBB", "0x10", "M", "2P", "1,", ",1", "1,,2", "1;2", "257TiB", "9" * 99, "all"),
+    *("1:2", "5:1:x2", "1:5:x1", "1:5:x0", "1:5:1", "1:5:+0", "1:5:-1", "1:5:x1.5", "1:5:x", "1:5:+", "1:5:x2:x2"),
+    *("0:5:x2", "1:5:*2", "1KiB:1GiB:+1B", "4KiB:256MiB"),
+]
+
+
+@pytest.mark.usefixtures("no_start")
+@pytest.mark.parametrize("extra", [[], ["--json"]])
+@pytest.mark.parametrize("size", BAD_SIZES)
+def test_what_is_no_size_is_quoted_with_an_example_before_a_driver_is_touched(command, size, extra):
+    done = command(*MEASURE, f"--size={size}", *extra)
+    assert (done.code, done.out) == (2, "")
+    message = done.err.splitlines()[-1]
+    assert message.startswith("Error: Invalid value for '--size': ")
+    assert (repr(size) if len(size) < 60 else repr(size[:57] + "...")) in message
+    assert "for example" in message
+
+
+@pytest.mark.usefixtures("no_start")
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        *(("--trials", text) for text in ("0", "-1", "1.5", "", "nan", "٣", "1e3", "1_0", " 1", "many")),
+        *(("--device", text) for text in ("-1", "1.0", "", "x", "0x1", "all", "99999999999", "GPU-1")),
+        *(("--time-budget", text) for text in ("nan", "inf", "0", "-1", "", "1h", "1,5s", "1e3", "s", "5 s")),
+    ],
+)
+def test_what_is_no_number_is_quoted_with_an_example_before_a_driver_is_touched(command, option, text):
+    done = command(*MEASURE, f"{option}={text}")
+    assert (done.code, done.out) == (2, "")
+    message = done.err.splitlines()[-1]
+    assert message.startswith(f"Error: Invalid value for '{option}': ")
+    assert repr(text) in message
+    assert "for example" in message
+
+
+@pytest.mark.usefixtures("no_start")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--dev", "0"],
+        ["--siz", "1MiB"],
+        ["--pin"],
+        ["--direction", "both"],
+        ["--direction", "H2D"],
+        ["--backend", "gpu"],
+        ["--kind", "pinned"],
+        ["pinned"],
+    ],
+)
+def test_an_unknown_or_abbreviated_option_or_choice_is_refused(command, arguments):
+    done = command(*MEASURE, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert arguments[-1] in done.err or arguments[0] in done.err
+
+
+@pytest.mark.parametrize(
+    ("devices", "wanted", "there_is"),
+    [(1, 7, "the driver sees device 0 only"), (3, 3, "the driver sees devices 0 to 2")],
+)
+@pytest.mark.parametrize("extra", [[], ["--json"]])
+def test_a_device_out_of_range_is_refused_with_the_range_and_no_other_is_measured(
+    emulate, command, devices, wanted, there_is, extra
+):
+    emulate(clock=CLOCK, devices=devices)
+    done = command(*QUICK, "--device", wanted, *extra)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[0] == f"cudabw: error: there is no device {wanted}: {there_is}"
+
+
+@pytest.mark.parametrize("extra", [[], ["--json"]])
+def test_a_description_of_the_emulated_device_that_cannot_be_meant_is_refused(monkeypatch, command, extra):
+    monkeypatch.setenv("CUDABW_EMULATED", '{"faults": [{"status": 1}]}')
+    done = command(*QUICK, *extra)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("cudabw: error: CUDABW_EMULATED: faults[0]: a fault needs the function it happens in\n")
+
+
+# More memory than there is
+
+
+@pytest.fixture
+def allocated(monkeypatch):
+    """Bytes that each allocating function of the driver was asked for."""
+    asked = []
+    for function in ("cuMemAlloc", "cuMemHostAlloc", "cuMemAllocManaged", "cuMemHostRegister"):
+        original = getattr(EmulatedDriver, function)
+
+        def spy(self, *arguments, original=original):
+            asked.append(max(value for value in arguments if isinstance(value, int)))
+            return original(self, *arguments)
+
+        monkeypatch.setattr(EmulatedDriver, function, spy)
+    return asked
+
+
+DEVICE_REASON = "{kind} needs 3 GiB of device memory, and 2 GiB is free on device 0. {hint}"
+HOST_REASON = (
+    "{kind} needs 3 GiB of host memory, and 2816 MiB can be used (cgroup limit 3 GiB). Choose a smaller --size."
+)
+
+
+@pytest.mark.parametrize("kind", ["pageable", "pinned", "mapped", "registered", "managed"])
+def test_more_than_the_device_has_is_refused_with_the_numbers_before_allocating(document, allocated, kind):
+    done = document(*MEASURE, f"--{kind}", "--size", "3GiB", "--trials", "1")
+    reason = DEVICE_REASON.format(kind=kind, hint="Choose a smaller --size, or free memory on the device.")
+    assert done.code == 4
+    assert [(case["state"], case["reason"]) for case in done.json["cases"]] == [("refused", reason)] * 2
+    assert max(allocated) < 1 << 20
+
+
+@pytest.mark.parametrize("kind", ["pageable", "pinned", "mapped", "registered"])
+def test_more_than_the_host_has_left_is_refused_with_the_numbers_before_allocating(
+    monkeypatch, emulate, document, allocated, kind
+):
+    # The emulated device's own memory is the host's, too: two buffers and 16 MiB to pass through.
+    emulate(clock=CLOCK, memory="8GiB")
+    memory = HostMemory(total_bytes=3 * GIB, available_bytes=3 * GIB, limit_source="cgroup limit 3 GiB")
+    monkeypatch.setattr("cudabw.benchmarks.space.host_memory", lambda: memory)
+    size = (3 * GIB - (16 << 20)) // 2
+    done = document(*MEASURE, f"--{kind}", "--size", size, "--trials", "1")
+    assert done.code == 4
+    assert [(case["state"], case["reason"]) for case in done.json["cases"]] == [
+        ("refused", HOST_REASON.format(kind=kind))
+    ] * 2
+    assert max(allocated) < 1 << 20
+
+
+def test_what_still_fits_is_measured_beside_what_does_not(document):
+    done = document(*MEASURE, "--size", "4KiB,3GiB", "--trials", "1")
+    states = {(case["size_bytes"], case["state"]) for case in done.json["cases"]}
+    assert states == {(4096, "ok"), (3 * GIB, "refused")}
+    assert done.code == 0
+
+
+# Which device
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_without_any_driver_the_emulated_device_is_announced_everywhere(command):
+    announcement = "cudabw: No NVIDIA driver is installed: using the emulated device, whose figures are those of host "
+    arguments = ("bandwidth", "--size", "4KiB", "--trials", "1")
+    done = command(*arguments)
+    assert (done.code, done.err) == (0, announcement + "memory and not of a GPU.\n")
+    assert done.out.startswith(TABLE.splitlines()[0] + "\n")
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_the_document_of_a_fallback_says_emulated(document):
+    assert document("bandwidth", "--size", "4KiB", "--trials", "1").json["device"]["emulated"] is True
+
+
+def test_asked_for_by_name_the_emulated_device_needs_no_announcement(command):
+    assert command(*QUICK).err == ""
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_a_gpu_that_is_required_and_absent_is_one_line_and_a_hint(command):
+    done = command("bandwidth", "--backend", "cuda")
+    assert (done.code, done.out) == (5, "")
+    assert done.err == (
+        "cudabw: error: No NVIDIA driver is installed: the loader finds no libcuda.so.1\n"
+        "cudabw: hint: Install the NVIDIA driver, or use the emulated device (--backend emulated).\n"
+    )
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_a_gpu_that_is_required_and_absent_is_still_one_document(document):
+    done = document("bandwidth", "--backend", "cuda")
+    assert done.code == 5
+    assert done.json["error"] == {
+        "type": "NoDriverError",
+        "message": "No NVIDIA driver is installed: the loader finds no libcuda.so.1",
+        "hint": "Install the NVIDIA driver, or use the emulated device (--backend emulated).",
+        "exit_code": 5,
+    }
+    assert (done.json["device"], done.json["cases"], done.json["interrupted"]) == (None, [], False)
+
+
+@pytest.mark.usefixtures("no_driver")
+@pytest.mark.parametrize("arguments", [["--size", "0"], ["--nosuch"], ["--trials", "x"]])
+def test_usage_wins_over_a_missing_gpu(command, arguments):
+    done = command("bandwidth", "--backend", "cuda", *arguments)
+    assert (done.code, done.out) == (2, "")
+
+
+def test_an_emulated_machine_without_devices_is_an_error_and_no_fallback(emulate, document):
+    emulate(devices=0)
+    done = document(*QUICK)
+    assert done.code == 5
+    assert done.json["error"]["type"] == "NoDriverError"

@@ -1,0 +1,409 @@
+"""Compares ways to stage pageable copies, and grids of the copy kernel, with the driver's own copies.
+
+Run on a machine with a GPU, from the root of the checkout; takes about a minute:
+
+    PYTHONPATH=. python3 tests/gpu/tune_staged.py [--out FILE] [--size 512MiB]
+
+Everything is timed in turns in one process; printed are medians in GB/s and their share of pinned memory.
+"""
+
+import argparse
+import ctypes
+import json
+import mmap
+import os
+import platform
+import statistics
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from cudabw.copying import staging_jobs, staging_slots
+from cudabw.copying.driver_copy import PreparedCopy, copy
+from cudabw.copying.kernel_copy import KernelCopier, blocks_for
+from cudabw.copying.staged_copy import StagedCopier
+from cudabw.copying.staging_calibration import JOBS, Setting, usable_cpus
+from cudabw.copying.staging_jobs import cut
+from cudabw.copying.staging_slots import Bay, Crew, Slot
+from cudabw.copying.staging_stores import past_caches, through_caches
+from cudabw.driver.loader import Backend, load_driver
+from cudabw.measuring.timing import BatchTimer
+from cudabw.measuring.verification import Pattern
+from cudabw.runtime.device import Device
+from cudabw.runtime.memory import (
+    DeviceBuffer,
+    MappedBuffer,
+    PageableBuffer,
+    PinnedBuffer,
+    RegisteredBuffer,
+    WriteCombinedBuffer,
+)
+from cudabw.runtime.stream import Event, Gate, Stream
+from cudabw.units import format_size, parse_size
+
+MIB = 1 << 20
+ROWS = []
+
+
+def report(section, name, direction, nbytes, rate, pinned):
+    ROWS.append({"section": section, "name": name, "direction": direction, "nbytes": nbytes, "GB/s": rate / 1e9})
+    share = f"{rate / pinned:6.3f}" if pinned else ""
+    print(f"{section:8} {direction} {format_size(nbytes):>8} {name:44} {rate / 1e9:7.2f} {share}", flush=True)
+
+
+def in_turns(ways, rounds):
+    """The median seconds of each way by name; every round starts somewhere else."""
+    times = {name: [] for name in ways}
+    for way in ways.values():
+        way()
+    names = list(ways)
+    for number in range(rounds):
+        shift = number * 7 % len(names)
+        for name in names[shift:] + names[:shift]:
+            start = time.perf_counter()
+            ways[name]()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+# -- other ways to copy and other slots ------------------------------------------------------------
+
+
+def numpy_copy(dst, src, nbytes):
+    to, frm = (np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8) for address in (dst, src))
+    np.copyto(to, frm)
+
+
+def driver_host_copy(device):
+    call, address = device.driver.api.cuMemcpy, device.driver.api.CUdeviceptr
+
+    def host_copy(dst, src, nbytes):
+        device.activate()
+        (status,) = call(address(dst), address(src), nbytes)
+        device.driver.check("cuMemcpy", status)
+
+    return host_copy
+
+
+def huge_pages(nbytes):
+    """Touched memory that the system is asked to make of huge pages."""
+    pages = mmap.mmap(-1, -(-nbytes // (2 * MIB)) * 2 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    array = np.frombuffer(pages, np.uint8)[:nbytes]
+    array[:] = 1
+    return array
+
+
+class UnmarkedSlot(Slot):
+    """A slot with a stream of its own, which needs no event."""
+
+    def wait(self):
+        self._require("cuStreamSynchronize", self._api.cuStreamSynchronize(self._stream))
+
+    def empty_into(self, device_address, nbytes):
+        to = self._api.CUdeviceptr(device_address)
+        self._require("cuMemcpyHtoDAsync", self._api.cuMemcpyHtoDAsync(to, self.address, nbytes, self._stream))
+
+    def fill_from(self, device_address, nbytes):
+        frm = self._api.CUdeviceptr(device_address)
+        self._require("cuMemcpyDtoHAsync", self._api.cuMemcpyDtoHAsync(self.address, frm, nbytes, self._stream))
+
+
+class StreamPerSlotBay(Bay):
+    def __init__(self, device, nbytes, owned):
+        super().__init__(device, nbytes, owned)
+        with device.lock:
+            memory = owned.enter_context(PinnedBuffer(device, len(self.slots) * nbytes))
+        self.streams = [owned.enter_context(Stream(device)) for _ in self.slots]
+        event = Event(device, timing=False)
+        self.slots = [
+            UnmarkedSlot(memory[number * nbytes :][:nbytes], stream, event)
+            for number, stream in enumerate(self.streams)
+        ]
+
+    def drain(self):
+        for slot in self.slots:
+            slot.wait()
+
+
+class SharedStreamBay(Bay):
+    """All workers queue on one stream; slots and events stay their own."""
+
+    shared = None
+
+    def __init__(self, device, nbytes, owned):
+        super().__init__(device, nbytes, owned)
+        with device.lock:
+            SharedStreamBay.shared = SharedStreamBay.shared or Stream(device)
+        self.stream = SharedStreamBay.shared
+        for slot in self.slots:
+            slot._stream = self.stream.handle
+
+
+@contextmanager
+def patched(thing, **attributes):
+    before = {name: getattr(thing, name) for name in attributes}
+    try:
+        for name, value in attributes.items():
+            setattr(thing, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(thing, name, value)
+
+
+# -- what is compared ------------------------------------------------------------------------------
+
+
+class Bench:
+    def __init__(self, device, nbytes):
+        self.device = device
+        self.host = PageableBuffer(device, nbytes)
+        self.host.array()[:] = np.arange(nbytes, dtype=np.uint8)
+        self.memory = DeviceBuffer(device, nbytes)
+        self.pinned = PinnedBuffer(device, nbytes)
+        self.pinned.array()[:] = 1
+        copy(self.memory, self.pinned)
+
+    def pair(self, direction, nbytes, host):
+        pair = (self.memory[:nbytes], host[:nbytes])
+        return pair if direction == "h2d" else pair[::-1]
+
+    def driver(self, direction, nbytes, host):
+        return self.synchronised(PreparedCopy(*self.pair(direction, nbytes, host), None))
+
+    def synchronised(self, work, times=1):
+        def run():
+            work.submit(times)
+            work.stream.synchronize()
+
+        return run
+
+    def staged(self, crew, direction, nbytes, setting, copy_bytes=None, pieces=None):
+        made = setting.transfer(int(self.memory.device_pointer), int(self.host.host_pointer), nbytes)
+        transfer = replace(made, copy_bytes=copy_bytes or made.copy_bytes, pieces=pieces or made.pieces)
+        return partial(self.run, crew, direction, transfer)
+
+    def run(self, crew, direction, transfer):
+        crew.run(JOBS[direction](transfer), self.device.default_stream)
+
+
+def compare_settings(bench, nbytes, cpus, rounds):
+    counts = sorted({min(count, cpus) for count in (4, 6, 8, 10, 12, 14, 16, 24)})
+    stores = {"memmove": False, "streaming": True} if past_caches() else {"memmove": False}
+    best = {}
+    with Crew(bench.device, counts[-1], 8 * MIB) as crew:
+        for direction in JOBS:
+            ways = {
+                "driver, pageable": bench.driver(direction, nbytes, bench.host),
+                "pinned": bench.driver(direction, nbytes, bench.pinned),
+            }
+            settings = {
+                f"{count} workers, {format_size(slot)}, {name}": Setting(count, slot, streaming, 1)
+                for count in counts
+                for slot in (MIB, 2 * MIB, 4 * MIB, 8 * MIB)
+                for name, streaming in stores.items()
+            }
+            ways |= {name: bench.staged(crew, direction, nbytes, s) for name, s in settings.items()}
+            seconds = in_turns(ways, rounds)
+            for name, taken in seconds.items():
+                report("settings", name, direction, nbytes, nbytes / taken, nbytes / seconds["pinned"])
+            best[direction] = settings[min(settings, key=seconds.__getitem__)]
+    print("best", best)
+    return best
+
+
+def even(nbytes, slot):
+    return tuple((start, min(slot, nbytes - start)) for start in range(0, nbytes, slot))
+
+
+def compare_variants(bench, nbytes, best, rounds):
+    """The best setting, changed in one thing at a time."""
+    device = bench.device
+    workers, slot = max(s.threads for s in best.values()), max(s.slot for s in best.values())
+    bays = {
+        "as it is": {},
+        "3 slots": {"SLOTS_PER_WORKER": 3},
+        "4 slots": {"SLOTS_PER_WORKER": 4},
+        "stream per slot, no events": {"Bay": StreamPerSlotBay},
+        "one stream": {"Bay": SharedStreamBay},
+        "write-combined slots": {"PinnedBuffer": WriteCombinedBuffer},
+        "slots of registered huge pages": {"PinnedBuffer": lambda d, n: RegisteredBuffer(d, huge_pages(n))},
+    }
+    crews = {}
+    for name, attributes in bays.items():
+        with patched(staging_slots, **attributes):
+            crews[name] = Crew(device, workers, slot)
+    for direction, setting in best.items():
+        ways = {"pinned": bench.driver(direction, nbytes, bench.pinned)}
+        for name, crew in crews.items():
+            if (name, direction) != ("write-combined slots", "d2h"):
+                ways[name] = bench.staged(crew, direction, nbytes, setting)
+        crew = crews["as it is"]
+        pieces = {"even pieces": even(nbytes, setting.slot)}
+        for smallest in (128 << 10, 256 << 10, MIB, 2 * MIB):
+            with patched(staging_jobs, SMALLEST_PIECE=smallest):
+                cuts = tuple(cut(nbytes, setting.slot, setting.threads))
+            pieces[f"smallest piece {format_size(smallest)}"] = cuts
+        for name, cuts in pieces.items():
+            ways[name] = bench.staged(crew, direction, nbytes, setting, pieces=cuts)
+        copies = {"numpy.copyto": numpy_copy, "cuMemcpy": driver_host_copy(device), "memmove": through_caches()}
+        if past_caches():
+            copies["streaming"] = past_caches()
+        for name, copy_bytes in copies.items():
+            ways[name] = bench.staged(crew, direction, nbytes, setting, copy_bytes=copy_bytes)
+        array = huge_pages(nbytes)
+        huge = setting.transfer(int(bench.memory.device_pointer), array.ctypes.data, nbytes)
+        ways["pageable side of huge pages"] = partial(bench.run, crew, direction, huge)
+        seconds = in_turns(ways, rounds)
+        for name, taken in seconds.items():
+            report("variants", name, direction, nbytes, nbytes / taken, nbytes / seconds["pinned"])
+    for crew in crews.values():
+        crew.close()
+
+
+def compare_sizes(bench, largest, cpus):
+    start = time.perf_counter()
+    with StagedCopier(bench.device) as copier:
+        settings = {direction: copier.setting(direction) for direction in JOBS}
+        print(f"calibrated in {time.perf_counter() - start:.2f} s: {settings}")
+        ROWS.append({"section": "calibration", "seconds": time.perf_counter() - start, "settings": str(settings)})
+        with Crew(bench.device, min(8, cpus), 4 * MIB) as crew:
+            for direction in JOBS:
+                nbytes = 64 << 10
+                while nbytes <= largest:
+                    compare_size(bench, copier, crew, direction, nbytes)
+                    nbytes *= 2
+
+
+def compare_size(bench, copier, crew, direction, nbytes):
+    array = bench.host.array()[:nbytes]
+    memory = bench.memory[:nbytes]
+    sides = (memory, array) if direction == "h2d" else (array, memory)
+    times = max(1, min(64, (4 * MIB) // nbytes))
+    prepared = copier.prepare(*sides)
+    driver = PreparedCopy(*bench.pair(direction, nbytes, bench.host), None)
+    ways = {
+        "driver, pageable": bench.synchronised(driver, times),
+        f"staged, auto ({'staged' if prepared.setting else 'driver'})": bench.synchronised(prepared, times),
+        "staged, auto, one-shot copy()": lambda: [copier.copy(*sides) for _ in range(times)],
+        "pinned": bench.synchronised(PreparedCopy(*bench.pair(direction, nbytes, bench.pinned), None), times),
+    }
+    if nbytes >= MIB // 2:
+        streaming = bool(past_caches()) and direction == "d2h"
+        for count in sorted({1, 2, 4, crew.workers}):
+            run = bench.staged(crew, direction, nbytes, Setting(count, 4 * MIB, streaming, 1))
+            ways[f"staged, {count} workers"] = lambda run=run: [run() for _ in range(times)]
+    seconds = in_turns(ways, 9 if nbytes >= 64 * MIB else 15)
+    pinned = nbytes * times / seconds["pinned"]
+    for name, taken in seconds.items():
+        report("sizes", name, direction, nbytes, nbytes * times / taken, pinned)
+
+
+def compare_grids(device, nbytes):
+    with (
+        MappedBuffer(device, nbytes) as host,
+        DeviceBuffer(device, nbytes) as memory,
+        Gate(device) as gate,
+        BatchTimer(device, gate) as timer,
+    ):
+        host.array()[:] = 1
+        chosen = blocks_for(device.attribute("MULTIPROCESSOR_COUNT"))
+        for direction, pair in {"h2d": (memory, host), "d2h": (host, memory)}.items():
+            works = {"driver": PreparedCopy(*pair, None)}
+            for blocks in sorted({4, 8, 16, 24, chosen, 64, 132, 264, 528}):
+                works[f"{blocks} blocks{' (chosen)' * (blocks == chosen)}"] = KernelCopier(
+                    device, blocks=blocks
+                ).prepare(*pair)
+            times = {name: [] for name in works}
+            for _ in range(5):
+                for name, work in works.items():
+                    times[name].append(timer.time(work, 2).seconds)
+            driver = nbytes / statistics.median(times["driver"])
+            for name, taken in times.items():
+                report("kernel", name, direction, nbytes, nbytes / statistics.median(taken), driver)
+
+
+def verify(device):
+    """Every engine moves exactly the bytes, for odd sizes and offsets."""
+    sizes = (1, 3, 15, 16, 17, 4095, 4096, 4097, 65535, 65536, 65537, MIB + 1, 9 * MIB + 5)
+    noise = np.random.default_rng(1).integers(0, 256, 10 * MIB, np.uint8)
+    with StagedCopier(device, threads=4, slot=MIB, at_least=1) as copier, KernelCopier(device) as kernels:
+        engines = {"staged": (copier.copy, PageableBuffer), "kernel": (kernels.copy, MappedBuffer)}
+        for name, (move, kind) in engines.items():
+            with (
+                kind(device, len(noise)) as up,
+                kind(device, len(noise)) as down,
+                DeviceBuffer(device, len(noise)) as d,
+            ):
+                for nbytes in sizes:
+                    for at, to in ((0, 0), (1, 0), (0, 1), (3, 11), (8, 0), (16, 5)):
+                        up.array()[:] = noise
+                        down.array()[: nbytes + 64] = 0xA5
+                        move(d[to : to + nbytes], up[at : at + nbytes])
+                        move(down[at + 7 : at + 7 + nbytes], d[to : to + nbytes])
+                        got = down.array()
+                        assert np.array_equal(got[at + 7 : at + 7 + nbytes], noise[at : at + nbytes]), (
+                            name,
+                            nbytes,
+                            at,
+                        )
+                        assert (got[: at + 7] == 0xA5).all(), (name, nbytes, at)
+                        assert (got[at + 7 + nbytes : nbytes + 64] == 0xA5).all(), (name, nbytes, at)
+            print(f"{name}: exact for {len(sizes)} sizes at 6 offsets")
+        large = 4096 * MIB + 4096
+        if device.free_bytes < 2 * large:
+            return
+        pattern = Pattern(3)
+        with PageableBuffer(device, large + 1) as host, DeviceBuffer(device, large) as d:
+            pattern.fill(host.array()[1:], stamp=7)
+            copier.copy(d, host[1:])
+            host.array()[:] = 0
+            copier.copy(host[1:], d)
+            pattern.check(host.array()[1:], stamp=7)
+        pattern.close()
+        print("staged: exact for 4 GiB + 4 KiB at an odd address")
+
+
+def describe(device):
+    model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
+    print(device.name, "|", model.partition(":")[2].strip(), "|", usable_cpus(), "CPUs |", platform.libc_ver())
+    wanted = ("[", "non_temporal", "rep_movsb", "L2", "L3", "NUMA node", "Thread(s)", "Core(s)", "Socket")
+    for command in (
+        "cat /sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/defrag",
+        "/lib64/ld-linux-x86-64.so.2 --list-tunables",
+        "lscpu",
+    ):
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        print("\n".join(line for line in done.stdout.splitlines() if any(word in line for word in wanted)))
+    print("load", os.getloadavg())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", type=Backend, default=Backend.CUDA)
+    parser.add_argument("--size", type=parse_size, default=512 * MIB)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    with Device(load_driver(options.backend, notify=print)) as device:
+        describe(device)
+        verify(device)
+        bench, cpus = Bench(device, options.size), usable_cpus()
+        device.activate()
+        compare_sizes(bench, options.size, cpus)
+        compare_grids(device, options.size)
+        best = compare_settings(bench, options.size, cpus, options.rounds)
+        compare_variants(bench, options.size, best, options.rounds)
+    if options.out:
+        options.out.write_text(json.dumps(ROWS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""The bandwidth benchmark on a device."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from cudabw.benchmarks.bandwidth import KINDS, BandwidthCase, BandwidthPlan, run_bandwidth, with_link
+from cudabw.benchmarks.observer import Observer
+from cudabw.driver.emulated import EmulatedDriver, Fault, ModelledClock
+from cudabw.errors import Interrupted
+from cudabw.results.model import CaseResult, Clock, Link, Rate, State
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def modelled(make_device):
+    """A device with faults, on a modelled clock that is so slow that a batch is one copy."""
+
+    def make(*faults, h2d=1e6, d2h=1e6):
+        return make_device(faults=faults, clock=ModelledClock({"h2d": h2d, "d2h": d2h}))
+
+    return make
+
+
+def plan(*kinds, **settings):
+    return BandwidthPlan(kinds or ("pinned",), **{"sizes": (4096,), "trials": 1} | settings)
+
+
+def interrupting_after(calls):
+    left = iter(range(calls))
+
+    def check():
+        if next(left, None) is None:
+            raise Interrupted(2)
+
+    return Observer(check_interrupt=check)
+
+
+# The plan
+
+
+def test_the_cases_of_a_plan_are_in_the_order_of_the_table():
+    cases = plan("pinned", "mapped", sizes=(2, 1), named=frozenset({"mapped"})).cases()
+    assert [(case.kind, case.size_bytes, case.direction, case.named) for case in cases] == [
+        (kind, size, way, kind == "mapped")
+        for kind in ("pinned", "mapped")
+        for size in (2, 1)
+        for way in ("h2d", "d2h")
+    ]
+
+
+def test_a_case_has_a_stable_name_and_one_for_people():
+    case = BandwidthCase("write-combined", "d2h", 3 * MIB)
+    assert case.id == "bandwidth/write-combined/driver/d2h/3145728"
+    assert case.label == "write-combined d2h 3 MiB"
+
+
+# Trials
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_case_carries_all_samples_of_all_trials_and_what_the_driver_says_of_its_memory(modelled, kind):
+    outcome = run_bandwidth(modelled(h2d=2e6, d2h=1e6), [plan(kind, trials=2)])
+    assert (outcome.trials_done, outcome.ended) == (4, False)
+    for case, rate in zip(outcome.cases, (2e6, 1e6), strict=True):
+        assert case.state is State.OK
+        assert case.verified is True
+        assert case.clock is (Clock.HOST if kind == "pageable" else Clock.EVENT)
+        assert case.driver_says
+        assert [len(trial.samples_s) for trial in case.trials] == [4, 4]
+        assert case.rate_bytes_per_s.median == pytest.approx(rate, rel=1e-6)
+    assert outcome.cases[0].id == f"bandwidth/{kind}/driver/h2d/4096"
+
+
+@pytest.mark.parametrize(
+    ("kind", "h2d", "copies"),
+    [
+        # 4 ms of gated copies; 20 ms of copies that hold the host; whole copies; at most 256.
+        ("pinned", 50e9, math.ceil(4e-3 / (MIB / 50e9))),
+        ("pinned", MIB / 4e-3, 1),
+        ("pinned", MIB / 1.0, 1),
+        ("pinned", 1e15, 256),
+        ("pageable", 5e9, math.ceil(20e-3 / (MIB / 5e9))),
+        ("managed", 50e9, 1),
+    ],
+)
+def test_a_batch_has_as_many_copies_as_make_it_long(modelled, kind, h2d, copies):
+    (case,) = run_bandwidth(modelled(h2d=h2d), [plan(kind, directions=("h2d",), sizes=(MIB,))]).cases
+    assert case.trials[0].copies_per_batch == copies
+
+
+def test_every_round_measures_each_case_once_in_an_order_of_its_own(modelled):
+    heard = []
+    wanted = plan(*KINDS, trials=4)
+    outcome = run_bandwidth(modelled(), [wanted], Observer(progress=lambda *step: heard.append(step)))
+    assert [step[:2] for step in heard] == [(done, 48) for done in range(49)]
+    assert heard[-1] == (48, 48, "")
+    labels = [step[2] for step in heard[:-1]]
+    rounds = [labels[start : start + 12] for start in range(0, 48, 12)]
+    assert all(sorted(order) == sorted(case.label for case in wanted.cases()) for order in rounds)
+    assert len({tuple(order) for order in rounds}) == 4
+    assert outcome.trials_done == 48
+
+
+def test_the_seed_decides_the_order(modelled):
+    def order(seed):
+        heard = []
+        observer = Observer(progress=lambda *step: heard.append(step[2]))
+        run_bandwidth(modelled(), [plan("pinned", "mapped", "pageable", seed=seed)], observer)
+        return heard
+
+    assert order(1) == order(1)
+    assert len({tuple(order(seed)) for seed in range(4)}) > 1
+
+
+def test_every_trial_has_memory_of_its_own(modelled, monkeypatch):
+    sizes = []
+    original = EmulatedDriver.cuMemHostAlloc
+
+    def spy(self, bytesize, flags):
+        sizes.append(bytesize)
+        return original(self, bytesize, flags)
+
+    monkeypatch.setattr(EmulatedDriver, "cuMemHostAlloc", spy)
+    run_bandwidth(modelled(), [plan("pinned", trials=3, directions=("h2d",))])
+    assert sizes.count(4096) == 3
+
+
+def test_allocating_is_timed_beside_the_samples_and_never_in_them(make_device, monkeypatch):
+    clock = ModelledClock({"h2d": 50e9})
+    device = make_device(clock=clock)
+    original = EmulatedDriver.cuMemHostAlloc
+
+    def slow(self, bytesize, flags):
+        clock.advance(3.0)
+        return original(self, bytesize, flags)
+
+    monkeypatch.setattr(EmulatedDriver, "cuMemHostAlloc", slow)
+    (case,) = run_bandwidth(device, [plan("pinned", directions=("h2d",))]).cases
+    assert case.trials[0].allocation_s == pytest.approx(3.0)
+    assert max(case.trials[0].samples_s) == pytest.approx(4096 / 50e9, rel=1e-6)
+
+
+def test_the_link_is_read_while_traffic_runs(modelled):
+    readings = []
+    run_bandwidth(modelled(), [plan("pinned", directions=("h2d",))], sample_link=lambda: readings.append(1))
+    assert len(readings) >= 5
+
+
+def test_copies_that_take_no_time_have_no_rate(modelled):
+    (case,) = run_bandwidth(modelled(h2d=1e300), [plan("pinned", directions=("h2d",))]).cases
+    assert case.state is State.FAILED
+    assert case.reason == ("256 copies took no time by the event clock, so there is no rate. Choose a larger --size.")
+
+
+# The time budget
+
+
+def test_a_time_budget_is_each_plans_own(modelled):
+    plans = [plan("pinned", trials=30, time_budget_s=1e-9), plan("mapped", trials=2)]
+    cases = run_bandwidth(modelled(), plans).cases
+    assert [len(case.trials) for case in cases] == [1, 1, 2, 2]
+    assert [case.notes for case in cases] == [("1 of 30 trials: time budget of 1e-09 s",)] * 2 + [()] * 2
+
+
+# What ends a run early
+
+
+def test_an_interruption_between_batches_drops_the_unfinished_trial_and_keeps_the_others(modelled):
+    # A check before each of the 5 batches of a trial: the first two trials are finished, the third is not.
+    wanted = plan("pinned", "mapped", directions=("h2d",), trials=9)
+    outcome = run_bandwidth(modelled(), [wanted], interrupting_after(2 * 5 + 3))
+    assert outcome.interrupted.signal_number == 2
+    assert [len(case.trials) for case in outcome.cases] == [1, 1]
+    assert {case.notes for case in outcome.cases} == {("1 of 9 trials: interrupted",)}
+
+
+def test_a_case_that_had_no_turn_before_the_interruption_failed_by_it(modelled):
+    outcome = run_bandwidth(modelled(), [plan("pinned", directions=("h2d",))], interrupting_after(0))
+    assert [(case.state, case.reason, case.verified) for case in outcome.cases] == [(State.FAILED, "interrupted", None)]
+
+
+def test_plans_after_an_early_end_are_results_too(modelled):
+    device = modelled(
+        Fault(function="cuMemcpyHtoDAsync", status=719, nth=3), Fault(function="cuCtxSynchronize", status=719, nth=1)
+    )
+    outcome = run_bandwidth(device, [plan("pinned", directions=("h2d",)), plan("mapped", "pageable")])
+    assert [case.kind for case in outcome.cases] == ["pinned", "mapped", "mapped", "pageable", "pageable"]
+    assert {case.state for case in outcome.cases} == {State.FAILED}
+    assert {case.reason for case in outcome.cases[1:]} == {str(outcome.error)}
+    assert str(outcome.error).startswith("device 0 was lost: cuMemcpyHtoDAsync failed with ")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        None,
+        Fault(copy="corrupt"),
+        Fault(function="cuMemHostAlloc", status=2, at_least_bytes=4096),
+        Fault(function="cuMemAlloc", status=2, nth=2),
+        Fault(function="cuMemcpyHtoDAsync", status=1, nth=9),
+        Fault(function="cuStreamWaitValue32", status=801),
+    ],
+)
+@pytest.mark.parametrize("checks", [4, 10**6])
+def test_however_it_ends_all_memory_is_given_back(modelled, fault, checks):
+    device = modelled(*([fault] if fault else []))
+    before = device.free_bytes
+    run_bandwidth(device, [plan(*KINDS, trials=2)], interrupting_after(checks))
+    assert (device.free_bytes, device.page_locked_bytes, device.closed_gates) == (before, 0, 0)
+
+
+# The link
+
+
+OK = CaseResult(
+    "id", "bandwidth", "pinned", "driver", "h2d", 1, State.OK, rate_bytes_per_s=Rate(42e9, None, None, 1.0, 1.0)
+)
+
+
+def test_a_rate_on_a_known_link_is_a_fraction_of_it():
+    assert with_link(OK, Link(5, 16, 63e9, "nvml")) == replace(OK, link_fraction=42 / 63)
+
+
+@pytest.mark.parametrize("link", [Link(), Link(8, 16, None, "nvml")])
+def test_without_a_ceiling_there_is_no_fraction(link):
+    assert with_link(OK, link) == OK
+
+
+def test_without_a_rate_there_is_no_fraction():
+    refused = CaseResult("id", "bandwidth", "pinned", "driver", "h2d", 1, State.REFUSED, "no room")
+    assert with_link(refused, Link(5, 16, 63e9, "nvml")) == refused

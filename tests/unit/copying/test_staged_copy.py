@@ -1,0 +1,609 @@
+"""Staged copies move exactly their bytes, leave to the driver what it does better, and stop as a whole."""
+
+import gc
+import os
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cudabw.copying import staging_area, staging_calibration
+from cudabw.copying.driver_copy import PreparedCopy, copy
+from cudabw.copying.staged_copy import StagedCopier
+from cudabw.copying.staging_calibration import SMALLEST_STAGED, Calibration, Setting, usable_cpus
+from cudabw.copying.staging_jobs import SMALLEST_PIECE, Job, cut
+from cudabw.copying.staging_slots import SLOTS_PER_WORKER
+from cudabw.copying.staging_stores import past_caches, through_caches
+from cudabw.driver.emulated import Fault, ModelledClock
+from cudabw.errors import ClosedError, CudabwError, DriverError, RefusedError
+from cudabw.measuring.timing import BatchTimer
+from cudabw.results.model import Clock
+from cudabw.runtime.memory import DeviceBuffer, PageableBuffer, PinnedBuffer
+
+SLOT = 4096
+THREADS = 3
+SIZES = (1, 3, 4095, 4096, 4097, 65535, 65536, 65537, (1 << 20) + 1)
+OFFSETS = ((1, 3), (13, 0), (63, 1), (3, 9), (0, 7), (7, 63), (5, 5), (9, 13), (31, 33))
+MARGIN = 64
+DIRECTIONS = ("h2d", "d2h")
+
+
+@pytest.fixture(autouse=True)
+def eight_cpus(monkeypatch):
+    monkeypatch.setattr(staging_area, "usable_cpus", lambda: 8)
+
+
+@pytest.fixture
+def make_copier():
+    """Makes a copier that stages everything; all are closed afterwards."""
+    copiers = []
+
+    def make(device, *, threads=THREADS, slot=SLOT, at_least=1):
+        copiers.append(StagedCopier(device, threads=threads, slot=slot, at_least=at_least))
+        return copiers[-1]
+
+    yield make
+    for copier in copiers:
+        copier.close()
+
+
+@pytest.fixture
+def copier(device, make_copier):
+    return make_copier(device)
+
+
+def filled(device, data):
+    buffer = DeviceBuffer(device, len(data))
+    copy(buffer, PageableBuffer.over(device, data))
+    return buffer
+
+
+def read(buffer):
+    out = np.empty(buffer.nbytes, np.uint8)
+    copy(PageableBuffer.over(buffer.device, out), buffer)
+    return out
+
+
+def workers():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("cudabw-staging")]
+
+
+def moves(copier, noise, direction, nbytes, at=0, to=0):
+    """Whether exactly the bytes of a slice move into a slice."""
+    total = nbytes + 2 * MARGIN
+    expected = np.full(total, 0xA5, np.uint8)
+    host, memory = expected.copy(), filled(copier.device, expected)
+    if direction == "h2d":
+        copier.copy(memory[to : to + nbytes], noise[at : at + nbytes])
+        got = read(memory)
+    else:
+        copy(memory[at : at + nbytes], PageableBuffer.over(copier.device, noise[at : at + nbytes]))
+        copier.copy(host[to : to + nbytes], memory[at : at + nbytes])
+        got = host
+    expected[to : to + nbytes] = noise[at : at + nbytes]
+    return got.tobytes() == expected.tobytes()
+
+
+# -- bytes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(("nbytes", "offsets"), list(zip(SIZES, OFFSETS, strict=True)))
+def test_exactly_the_bytes_of_a_slice_move(copier, noise, direction, nbytes, offsets):
+    assert moves(copier, noise, direction, nbytes, *offsets)
+    assert copier.device.page_locked_bytes == THREADS * SLOTS_PER_WORKER * SLOT
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(
+    direction=st.sampled_from(DIRECTIONS),
+    nbytes=st.integers(0, 40 * SLOT),
+    at=st.integers(0, MARGIN),
+    to=st.integers(0, MARGIN),
+)
+def test_any_size_and_alignment_is_byte_exact(copier, noise, direction, nbytes, at, to):
+    assert moves(copier, noise, direction, nbytes, at, to)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_pieces_that_grow_and_shrink_are_byte_exact_with_either_store(device, copier, direction, streaming):
+    nbytes = 11 * SMALLEST_PIECE + 77
+    data = np.random.default_rng(3).integers(0, 256, nbytes, np.uint8)
+    copier._area._settings = {direction: Setting(2, 2 * SMALLEST_PIECE, streaming, 1) for direction in DIRECTIONS}
+    source, target = (data, DeviceBuffer(device, nbytes)) if direction == "h2d" else (filled(device, data), data * 0)
+    copier.copy(target, source)
+    assert (read(target) if direction == "h2d" else target).tobytes() == data.tobytes()
+
+
+def test_an_array_of_any_dtype_and_shape_goes_there_and_back(copier):
+    array = np.arange(30_000, dtype=np.float64).reshape(100, 300)
+    memory, back = DeviceBuffer(copier.device, array.nbytes), np.zeros_like(array)
+    copier.copy(memory, array)
+    copier.copy(back, memory)
+    assert np.array_equal(back, array)
+
+
+def test_our_own_pageable_buffers_are_staged(device, copier, noise):
+    memory, host = DeviceBuffer(device, len(noise)), PageableBuffer(device, len(noise))
+    host.array()[:] = noise
+    copier.copy(memory, host)
+    assert device.page_locked_bytes
+    assert read(memory).tobytes() == noise.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["pinned", "mapped", "registered", "managed", "device"])
+def test_other_kinds_of_memory_are_copied_by_the_driver(device, copier, make_buffer, noise, kind):
+    memory, other = filled(device, noise[:5000]), make_buffer(kind, 5000)
+    held = device.page_locked_bytes
+    copier.copy(other, memory)
+    assert read(other).tobytes() == noise[:5000].tobytes()
+    assert device.page_locked_bytes == held
+    assert workers() == []
+
+
+def test_a_copy_can_be_repeated_and_timed_like_any_other_work(device, copier, noise, calls):
+    memory = DeviceBuffer(device, 3 * SLOT)
+    work = copier.prepare(memory, noise[: 3 * SLOT])
+    work.submit()
+    calls.clear()
+    work.submit(4)
+    assert calls.count("cuMemcpyHtoDAsync") == 4 * 3
+    with BatchTimer(device, gate=None) as timer:
+        timing = timer.time(work, 2)
+    assert (timing.clock, timing.gated) == (Clock.HOST, False)
+    assert timing.seconds > 0
+    assert read(memory).tobytes() == noise[: 3 * SLOT].tobytes()
+
+
+def test_two_threads_may_share_a_copier(device, copier, noise):
+    buffers = [DeviceBuffer(device, 50_000) for _ in range(4)]
+    threads = [
+        threading.Thread(target=copier.copy, args=(buffer, noise[number:][:50_000]))
+        for number, buffer in enumerate(buffers)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, buffer in enumerate(buffers):
+        assert read(buffer).tobytes() == noise[number:][:50_000].tobytes()
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_copied_is_refused_before_anything_moves(device, make_device, copier):
+    memory, array = DeviceBuffer(device, 100), np.zeros(101, np.uint8)
+    with pytest.raises(ValueError, match="101 bytes of pageable memory do not fit into 100 bytes of device"):
+        copier.copy(memory, array)
+    with pytest.raises(ValueError, match="not contiguous"):
+        copier.copy(memory, array[::2])
+    with pytest.raises(ValueError, match="overlap"):
+        copier.copy(array[1:], array[:-1])
+    with pytest.raises(ValueError, match="only copies between pageable and device memory are staged"):
+        copier.prepare(memory, memory)
+    array.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        copier.copy(array, memory)
+    other = make_device()
+    with pytest.raises(ValueError, match="memory and streams of device 0"):
+        copier.copy(DeviceBuffer(other, 101), array)
+    with pytest.raises(ValueError, match="memory and streams of device 0"):
+        copier.prepare(memory, array[:100], other.default_stream)
+    assert workers() == []
+
+
+@pytest.mark.parametrize("argument", ["threads", "slot", "at_least"])
+def test_numbers_are_positive(device, argument):
+    with pytest.raises(ValueError, match=f"{argument} is at least 1, not 0"):
+        StagedCopier(device, **{argument: 0})
+
+
+def test_a_copy_that_would_wait_behind_a_closed_gate_is_refused(device, copier, stream, gate, noise):
+    memory, pinned = DeviceBuffer(device, 5000), PinnedBuffer(device, 5000)
+    gate.close_on(stream)
+    PreparedCopy(memory, pinned, stream).submit()
+    with pytest.raises(CudabwError, match="closed gate"):
+        copier.copy(memory, noise[:5000])
+    gate.open()
+    copier.copy(memory, noise[:5000])
+    assert read(memory).tobytes() == noise[:5000].tobytes()
+
+
+def test_a_capture_is_not_spoiled(device, copier, stream, noise):
+    work = copier.prepare(DeviceBuffer(device, 5000), noise[:5000], stream)
+    mode = device.driver.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    device.call("cuStreamBeginCapture", stream.handle, mode)
+    stream.disturb()
+    with pytest.raises(CudabwError, match="captured"):
+        work.submit()
+    device.call("cuStreamEndCapture", stream.handle)
+
+
+# -- order -------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_takes_ownership_and_comes_after_earlier_work_of_another_stream(device, copier, stream, noise):
+    memory, pinned = DeviceBuffer(device, 1 << 20), PinnedBuffer(device, 1 << 20)
+    pinned.array()[:] = 1
+    earlier = PreparedCopy(memory, pinned, stream)
+    waits = device.waits.stream
+    for number in range(10):
+        earlier.submit(20)
+        copier.copy(memory, noise[number:][: 1 << 20])
+        assert read(memory).tobytes() == noise[number:][: 1 << 20].tobytes()
+    assert device.waits.stream >= waits + 10
+    assert memory.ownership.stream is device.default_stream
+
+
+# -- failures ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "direction"),
+    [
+        ("cuMemcpyHtoDAsync", "h2d"),
+        ("cuMemcpyDtoHAsync", "d2h"),
+        ("cuEventRecord", "h2d"),
+        ("cuEventRecord", "d2h"),
+        ("cuEventSynchronize", "d2h"),
+        ("cuStreamWaitEvent", "h2d"),
+        ("cuStreamSynchronize", "h2d"),
+    ],
+)
+@pytest.mark.parametrize("nth", [1, 3])
+def test_a_failure_in_a_worker_stops_the_copy_and_surfaces_and_the_copier_stays_usable(
+    make_device, make_copier, noise, function, direction, nth
+):
+    device = make_device(faults=[Fault(function=function, status=2, nth=nth)])
+    copier, nbytes = make_copier(device), 60 * SLOT
+    memory, array = DeviceBuffer(device, nbytes), noise[:nbytes].copy()
+    with pytest.raises(DriverError) as caught:
+        copier.prepare(*((memory, array) if direction == "h2d" else (array, memory))).submit(nth)
+    assert caught.value.function == function
+    assert device.page_locked_bytes == THREADS * SLOTS_PER_WORKER * SLOT
+    assert len(workers()) == THREADS
+    assert moves(copier, noise, direction, nbytes)
+
+
+def test_no_piece_is_claimed_after_a_failure(make_device, make_copier, noise):
+    device = make_device(faults=[Fault(function="cuMemcpyHtoDAsync", status=2, nth=3)])
+    copier, moved = make_copier(device, threads=1), []
+    memory = DeviceBuffer(device, 60 * SLOT)
+    work = copier.prepare(memory, noise[: 60 * SLOT])
+    work._transfer = _with_copy(work._transfer, lambda *piece: moved.append(piece))
+    with pytest.raises(DriverError):
+        work.submit()
+    assert len(moved) == 3
+
+
+def test_a_failure_of_the_cpu_surfaces_too(device, copier, noise):
+    def broken(*_):
+        raise ZeroDivisionError
+
+    work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
+    work._transfer = _with_copy(work._transfer, broken)
+    with pytest.raises(ZeroDivisionError):
+        work.submit()
+    assert moves(copier, noise, "h2d", 60 * SLOT)
+
+
+def test_a_signal_waits_for_the_pieces_under_way(device, copier, noise, monkeypatch):
+    """What interrupts the waiting thread is raised only when no worker touches the memory any more."""
+    entered, leave, busy = threading.Event(), threading.Event(), []
+
+    def slow(*_):
+        busy.append(1)
+        entered.set()
+        leave.wait()
+        busy.pop()
+
+    work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
+    work._transfer = _with_copy(work._transfer, slow)
+    stop = Job.stop
+
+    def stop_and_let_go(job, error):
+        stop(job, error)
+        leave.set()
+
+    def interrupted(job):
+        entered.wait()
+        with monkeypatch.context() as patch:
+            patch.setattr(job._over, "wait", _raise_once(KeyboardInterrupt(), job._over.wait))
+            wait(job)
+
+    wait = Job.wait
+    monkeypatch.setattr(Job, "wait", interrupted)
+    monkeypatch.setattr(Job, "stop", stop_and_let_go)
+    with pytest.raises(KeyboardInterrupt):
+        work.submit()
+    assert busy == []
+    monkeypatch.undo()
+    assert moves(copier, noise, "h2d", 60 * SLOT)
+
+
+def _raise_once(error, then):
+    errors = [error]
+
+    def raising():
+        if errors:
+            raise errors.pop()
+        then()
+
+    return raising
+
+
+def _with_copy(transfer, copy_bytes):
+    return type(transfer)(transfer.device, transfer.host, transfer.pieces, transfer.workers, copy_bytes)
+
+
+@pytest.mark.parametrize("nth", [1, 3])
+def test_a_refused_slot_is_refused_memory_and_leaves_nothing_behind(make_device, make_copier, noise, nth):
+    device = make_device(faults=[Fault(function="cuMemHostAlloc", status=2, nth=nth)])
+    copier, memory = make_copier(device), DeviceBuffer(device, 9000)
+    with pytest.raises(RefusedError, match="8192 bytes of host pinned memory were refused"):
+        copier.copy(memory, noise[:9000])
+    assert device.page_locked_bytes == 0
+    assert workers() == []
+    assert moves(copier, noise, "h2d", 9000)
+
+
+# -- which copies are staged, and with what ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_only_copies_of_at_least_the_size_are_staged(device, make_copier, noise, direction):
+    copier = make_copier(device, at_least=10_000)
+    assert moves(copier, noise, direction, 9999)
+    assert device.page_locked_bytes == 0
+    assert moves(copier, noise, direction, 10_000)
+    assert device.page_locked_bytes == THREADS * SLOTS_PER_WORKER * SLOT
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_driver_does_exactly_what_it_does_without_us_below_that_size(device, make_copier, noise, calls, direction):
+    copier, memory = make_copier(device, at_least=10_000), filled(device, noise[:9999])
+    sides = (memory, PageableBuffer.over(device, noise[:9999].copy()))
+    sides = sides if direction == "h2d" else sides[::-1]
+    staged, driver = copier.prepare(*sides), PreparedCopy(*sides, None)
+    assert staged.setting is None
+    driver.submit()
+    recorded = []
+    for work in (driver, staged):
+        calls.clear()
+        work.submit(3)
+        recorded.append(list(calls))
+    assert recorded[0] == recorded[1]
+
+
+def modelled(make_device, monkeypatch, probe=32 << 20, **clock):
+    """A device on a modelled clock, whose calibration moves little."""
+    monkeypatch.setattr(staging_area, "PROBE_BYTES", probe)
+    return make_device(clock=ModelledClock(clock.pop("rates"), **clock))
+
+
+def test_the_size_is_found_where_staging_begins_to_lead(make_device, make_copier, monkeypatch):
+    # One worker with slots of 8 MiB cuts 1, 2, 4, … MiB into 2, 3, 4, … pieces of 3 ms each: 16 MiB take 18 ms and
+    # 8 MiB 15 ms, where the driver takes 3 ms + 1.05 ms for each MiB.
+    rates = {"h2d": 1e12, "d2h": 1e12, "h2d/pageable": 1e9, "d2h/pageable": 1e9}
+    device = modelled(make_device, monkeypatch, rates=rates, latency_s=3e-3)
+    copier = make_copier(device, threads=1, slot=8 << 20, at_least=None)
+    assert copier.setting("h2d").at_least == 16 << 20
+    assert copier.setting("d2h").at_least == 16 << 20
+
+
+def test_nothing_is_staged_where_the_driver_is_faster_at_every_size(make_device, make_copier, monkeypatch):
+    rates = {"h2d": 1e9, "d2h": 1e9, "h2d/pageable": 1e12, "d2h/pageable": 1e12}
+    device = modelled(make_device, monkeypatch, probe=4 << 20, rates=rates)
+    copier = make_copier(device, threads=2, slot=1 << 20, at_least=None)
+    assert copier.setting("h2d").at_least is None
+    array = np.zeros(4 << 20, np.uint8)
+    assert copier.prepare(DeviceBuffer(device, len(array)), array).setting is None
+    assert device.page_locked_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "chosen"),
+    [
+        (lambda _: 1.0, (4, 4 << 20, False)),
+        (lambda setting: 1 / setting.threads, (8, 4 << 20, False)),
+        (lambda setting: setting.threads, (4, 4 << 20, False)),
+        (lambda setting: 1 - setting.threads / 1000, (4, 4 << 20, False)),
+        (lambda setting: setting.slot, (4, 2 << 20, False)),
+        (lambda setting: 2 - setting.streaming, (4, 4 << 20, True)),
+    ],
+    ids=["alike", "more are faster", "fewer are faster", "hardly faster", "small slots", "streaming"],
+)
+def test_the_fastest_setting_is_chosen_and_the_modest_one_where_they_are_alike(device, monkeypatch, seconds, chosen):
+    monkeypatch.setattr(staging_calibration, "past_caches", through_caches)
+    monkeypatch.setattr(Calibration, "_staged", lambda _, setting, __: setting)
+    monkeypatch.setattr(Calibration, "_seconds", lambda _, ways: [seconds(way) for way in ways])
+    host, memory = PageableBuffer(device, 1), DeviceBuffer(device, 1)
+    setting = Calibration(None, None, "h2d", host, memory).choose((4, 6, 8), (4 << 20, 2 << 20), 1)
+    assert (setting.threads, setting.slot, setting.streaming) == chosen
+
+
+def test_calibration_happens_once_and_leaves_only_what_was_chosen(device, make_copier, monkeypatch, calls):
+    monkeypatch.setattr(staging_area, "PROBE_BYTES", 4 << 20)
+    monkeypatch.setattr(staging_area, "SLOTS", (1 << 20, 2 << 20))
+    copier = make_copier(device, threads=2, slot=None, at_least=None)
+    first = copier.setting("h2d"), copier.setting("d2h")
+    assert device.page_locked_bytes == 0
+    assert workers() == []
+    calls.clear()
+    assert (copier.setting("h2d"), copier.setting("d2h")) == first
+    assert calls == []
+    assert all(setting.threads == 2 and setting.slot in (1 << 20, 2 << 20) for setting in first)
+
+
+def test_small_copies_need_no_calibration(device, make_copier, noise):
+    copier = make_copier(device, threads=None, slot=None, at_least=None)
+    assert SMALLEST_STAGED > 5000
+    assert moves(copier, noise, "h2d", 5000)
+    assert copier._area._settings == {}
+
+
+def test_calibration_is_kept_apart_from_a_closed_gate(device, make_copier, gate, monkeypatch):
+    monkeypatch.setattr(staging_area, "PROBE_BYTES", 2 << 20)
+    gate.close_on(device.default_stream)
+    assert make_copier(device, at_least=None).setting("h2d").threads == THREADS
+
+
+def test_never_more_threads_than_usable_cpus(device, make_copier, noise, monkeypatch):
+    monkeypatch.setattr(staging_area, "usable_cpus", lambda: 2)
+    copier = make_copier(device, threads=64)
+    assert moves(copier, noise, "h2d", 60 * SLOT)
+    assert len(workers()) == 2
+    assert device.page_locked_bytes == 2 * SLOTS_PER_WORKER * SLOT
+
+
+def test_no_more_threads_take_part_than_the_direction_wants(device, copier, noise):
+    copier._area._settings = {"h2d": Setting(2, SLOT, at_least=1), "d2h": Setting(THREADS, SLOT, at_least=1)}
+    seen, both = set(), threading.Barrier(2)
+
+    def copy_bytes(*_):
+        seen.add(threading.current_thread())
+        both.wait()
+
+    work = copier.prepare(DeviceBuffer(device, 20 * SLOT), noise[: 20 * SLOT])
+    work._transfer = _with_copy(work._transfer, copy_bytes)
+    work.submit()
+    assert len(workers()) == THREADS
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus"),
+    [
+        ({}, 6),
+        ({"cpu.max": "max 100000\n"}, 6),
+        ({"cpu.max": "400000 100000\n"}, 4),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "6400000 100000\n"}, 6),
+        ({"cpu.max": "?"}, 6),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 6),
+    ],
+)
+def test_usable_cpus_are_those_of_the_affinity_or_of_the_quota(tmp_path, monkeypatch, files, cpus):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)))
+    for name, text in files.items():
+        path = tmp_path / "sys" / "fs" / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert usable_cpus(root=tmp_path) == cpus
+
+
+# -- pieces ------------------------------------------------------------------------------------------------
+
+
+@given(
+    nbytes=st.integers(0, 1 << 32),
+    largest=st.sampled_from([1 << 20, 4 << 20, 7 << 20, SMALLEST_PIECE // 2]),
+    workers=st.integers(1, 64),
+)
+def test_pieces_follow_each_other_fit_the_slots_and_cover_everything(nbytes, largest, workers):
+    end = 0
+    for start, size in cut(nbytes, largest, workers):
+        assert start == end
+        assert 0 < size <= largest
+        end += size
+    assert end == nbytes
+
+
+def test_the_first_and_the_last_pieces_of_each_worker_are_small_and_the_others_fill_a_slot():
+    sizes = [size for _, size in cut(512 << 20, 4 << 20, 8)]
+    assert sizes[:8] == [SMALLEST_PIECE] * 8
+    assert max(sizes[-8:]) == SMALLEST_PIECE
+    assert sizes[:-8] != sorted(sizes[:-8])
+    assert sizes.count(4 << 20) > 100
+
+
+# -- stores ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(past_caches() is None, reason="no streaming stores on this machine")
+@given(nbytes=st.integers(0, 700), at=st.integers(0, 70), to=st.integers(0, 70))
+def test_streaming_stores_copy_exactly_the_bytes(nbytes, at, to):
+    source = np.random.default_rng(nbytes).integers(0, 256, 800, np.uint8)
+    target = np.full(800, 0xA5, np.uint8)
+    expected = target.copy()
+    past_caches()(target.ctypes.data + to, source.ctypes.data + at, nbytes)
+    expected[to : to + nbytes] = source[at : at + nbytes]
+    assert target.tobytes() == expected.tobytes()
+
+
+def test_a_setting_says_which_stores_are_used(monkeypatch):
+    monkeypatch.setattr(staging_calibration, "past_caches", lambda: print)
+    assert Setting(1, SLOT, streaming=True).transfer(0, 0, 1).copy_bytes is print
+    assert Setting(1, SLOT, streaming=False).transfer(0, 0, 1).copy_bytes is through_caches()
+
+
+@pytest.mark.parametrize("machine", ["aarch64", "ppc64le"])
+def test_other_processors_copy_through_their_caches(monkeypatch, machine):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert past_caches.__wrapped__() is None
+    monkeypatch.setattr(staging_calibration, "past_caches", lambda: None)
+    assert Setting(1, SLOT, streaming=True).transfer(0, 0, 1).copy_bytes is through_caches()
+
+
+def test_a_system_that_lets_no_process_make_code_copies_through_caches(monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr("cudabw.copying.staging_stores._protect", refuse)
+    assert past_caches.__wrapped__() is None
+
+
+# -- the end -----------------------------------------------------------------------------------------------
+
+
+def test_closing_frees_the_slots_and_ends_the_threads(device, copier, noise):
+    assert moves(copier, noise, "h2d", 60 * SLOT)
+    streams = len(device.streams)
+    copier.close()
+    copier.close()
+    assert device.page_locked_bytes == 0
+    assert workers() == []
+    assert len([stream for stream in device.streams if not stream.closed]) == streams - THREADS
+    with pytest.raises(ClosedError, match="this copier was closed"):
+        copier.copy(DeviceBuffer(device, 5000), noise[:5000])
+    with pytest.raises(ClosedError, match="this copier was closed"):
+        copier.setting("h2d")
+
+
+def test_a_prepared_copy_of_a_closed_copier_or_buffer_is_refused(device, copier, noise):
+    with DeviceBuffer(device, 5000) as memory:
+        work = copier.prepare(memory, noise[:5000])
+    with pytest.raises(ClosedError):
+        work.submit()
+    work = copier.prepare(DeviceBuffer(device, 5000), noise[:5000])
+    copier.close()
+    with pytest.raises(ClosedError, match="this copier was closed"):
+        work.submit()
+
+
+def test_a_copier_that_is_dropped_lets_its_threads_end_and_its_slots_go(device, noise):
+    copier = StagedCopier(device, threads=THREADS, slot=SLOT, at_least=1)
+    assert moves(copier, noise, "h2d", 60 * SLOT)
+    threads = workers()
+    assert len(threads) == THREADS
+    del copier
+    gc.collect()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    device.reap()
+    assert device.page_locked_bytes == 0
+
+
+def test_a_copier_may_be_closed_after_its_device(make_device, noise):
+    device = make_device()
+    copier = StagedCopier(device, threads=THREADS, slot=SLOT, at_least=1)
+    assert moves(copier, noise, "h2d", 60 * SLOT)
+    device.close()
+    copier.close()
+    assert workers() == []

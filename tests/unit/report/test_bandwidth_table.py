@@ -1,0 +1,266 @@
+"""The table of ``cudabw bandwidth``, from results made by hand."""
+# ruff: noqa: RUF001 - tables use the typographic dash
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from cudabw.report.bandwidth_table import print_bandwidth
+from cudabw.results.model import CaseResult, Clock, DeviceInfo, Link, Rate, RunError, RunResult, State, Trial
+
+MIB = 1 << 20
+EMULATED = DeviceInfo(ordinal=0, name="Emulated", uuid=None, pci=None, emulated=True)
+LINK = Link(generation=5, width=16, ceiling_bytes_per_s=63.0e9, source="nvml")
+GPU = DeviceInfo(ordinal=1, name="NVIDIA H200 [x]", uuid="GPU-1", pci="0000:17:00.0", emulated=False, link=LINK)
+
+
+def case(kind, direction, gb_per_s=None, *, size=64 * MIB, spread=0.0, trials=5, **fields):
+    """A case of which each field can be set; one without a rate needs a state and a reason."""
+    rate = None
+    if gb_per_s is not None:
+        median = gb_per_s * 1e9
+        # The wider side of the interval is the one to show.
+        low, high = (None, None) if trials == 1 else (median * (1 - spread), median * (1 + spread / 2))
+        rate = Rate(median=median, low=low, high=high, min=median / 2, max=median * 2)
+        fields.setdefault("clock", Clock.HOST if kind == "pageable" else Clock.EVENT)
+        fields.setdefault("trials", (Trial(16, (1e-3,)),) * trials)
+    return CaseResult(
+        id=f"bandwidth/{kind}/driver/{direction}/{size}",
+        benchmark="bandwidth",
+        kind=kind,
+        engine="driver",
+        direction=direction,
+        size_bytes=size,
+        state=fields.pop("state", State.OK),
+        rate_bytes_per_s=rate,
+        **fields,
+    )
+
+
+def run_result(*cases, device=EMULATED, **fields):
+    return RunResult(("bandwidth",), "2026-01-02T03:04:05Z", "1.0", device=device, cases=cases, **fields)
+
+
+def with_links(result):
+    """The same run on a GPU whose link is known."""
+    cases = [
+        replace(case, link_fraction=case.rate_bytes_per_s.median / 63.0e9) if case.rate_bytes_per_s else case
+        for case in result.cases
+    ]
+    return replace(result, device=GPU, cases=tuple(cases))
+
+
+def printed(result, *, encoding="utf-8", width=80, **console):
+    """What is printed, without the blanks at the ends of lines, which mean nothing."""
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding=encoding, write_through=True) as stream:
+        print_bandwidth(result, Console(file=stream, width=width, highlight=False, markup=False, **console))
+        text = raw.getvalue().decode(encoding)
+    return "\n".join(line.rstrip() for line in text.split("\n"))
+
+
+MEASURED = run_result(
+    case("pageable", "h2d", 8.873, spread=0.013),
+    case("pageable", "d2h", 14.81, spread=0.12),
+    case("pinned", "h2d", 55.36, spread=0.0004),
+    case("pinned", "d2h", 1234.5),
+)
+
+MEASURED_TEXT = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+
+Memory      Size  h2d GB/s       ±  d2h GB/s     ±  Clock
+──────────────────────────────────────────────────────────
+pageable  64 MiB      8.87   1.3 %      14.8  12 %  host
+pinned    64 MiB      55.4  0.04 %      1234   0 %  event
+
+median of 5 trials; ± is its 99 % interval.
+"""
+
+MEASURED_ASCII = """\
+Host <-> device bandwidth | device 0: EMULATED, not a GPU: figures are host memory's
+
+Memory   |  Size |h2d GB/s |   +/- |d2h GB/s | +/- |Clock
+---------+-------+---------+-------+---------+-----+------
+pageable |64 MiB |    8.87 | 1.3 % |    14.8 |12 % |host
+pinned   |64 MiB |    55.4 |0.04 % |    1234 | 0 % |event
+
+median of 5 trials; +/- is its 99 % interval.
+"""
+
+GPU_TEXT = """\
+Host ↔ device bandwidth · device 1: NVIDIA H200 [x]
+
+Memory      Size  h2d GB/s       ±  link  d2h GB/s     ±    link  Clock
+────────────────────────────────────────────────────────────────────────
+pageable  64 MiB      8.87   1.3 %  14 %      14.8  12 %    24 %  host
+pinned    64 MiB      55.4  0.04 %  88 %      1234   0 %  1960 %  event
+
+median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
+"""
+
+GPU_ASCII = """\
+Host <-> device bandwidth | device 1: NVIDIA H200 [x]
+
+Memory   |  Size |h2d GB/s |   +/- |link |d2h GB/s | +/- |  link |Clock
+---------+-------+---------+-------+-----+---------+-----+-------+------
+pageable |64 MiB |    8.87 | 1.3 % |14 % |    14.8 |12 % |  24 % |host
+pinned   |64 MiB |    55.4 |0.04 % |88 % |    1234 | 0 % |1960 % |event
+
+median of 5 trials; +/- is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
+"""
+
+
+@pytest.mark.parametrize("width", [20, 80, 200])
+@pytest.mark.parametrize(
+    ("result", "encoding", "text"),
+    [
+        (MEASURED, "utf-8", MEASURED_TEXT),
+        (MEASURED, "ascii", MEASURED_ASCII),
+        (MEASURED, "latin-1", MEASURED_ASCII),
+        (with_links(MEASURED), "utf-8", GPU_TEXT),
+        (with_links(MEASURED), "ascii", GPU_ASCII),
+    ],
+)
+def test_a_measured_run_is_one_row_a_kind_at_any_width(result, encoding, text, width):
+    assert printed(result, encoding=encoding, width=width) == text
+
+
+REFUSED = "67108864 bytes of host pinned memory were refused; this process holds 4096 bytes of page-locked host memory"
+BUDGET = ("3 of 5 trials: time budget of 2 s",)
+
+TROUBLED = run_result(
+    case("pageable", "h2d", 8.0, trials=3, notes=BUDGET),
+    case("pageable", "d2h", 8.0, trials=3, notes=(*BUDGET, "the link was slow")),
+    case("pinned", "h2d", state=State.REFUSED, reason=REFUSED),
+    case("pinned", "d2h", state=State.REFUSED, reason=REFUSED),
+    case("mapped", "h2d", 55.0),
+    # Its samples are kept, and neither shown nor counted as trials.
+    case("mapped", "d2h", state=State.WRONG_DATA, reason="byte 7 differs", trials=(Trial(1, (1.0,)),) * 9),
+    case("write-combined", "h2d", state=State.FAILED, reason="device 0 was lost"),
+    case("write-combined", "d2h", state=State.UNSUPPORTED, reason="no ± here"),
+)
+
+TROUBLED_TEXT = f"""\
+Host ↔ device bandwidth · device 1: NVIDIA H200 [x]
+
+Memory            Size  h2d GB/s    ±  link     d2h GB/s    ±  link  Clock  Note
+─────────────────────────────────────────────────────────────────────────────────
+pageable        64 MiB      8.00  0 %  13 %         8.00  0 %  13 %  host   1 2
+pinned          64 MiB   refused    –     –      refused    –     –  –      3
+mapped          64 MiB      55.0  0 %  87 %   wrong data    –     –  event  4
+write-combined  64 MiB    failed    –     –  unsupported    –     –  –      5 6
+
+median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
+[1] 3 of 5 trials: time budget of 2 s
+[2] 3 of 5 trials: time budget of 2 s; the link was slow
+[3] refused: {REFUSED}
+[4] wrong data: byte 7 differs
+[5] failed: device 0 was lost
+[6] unsupported: no ± here
+"""
+
+TROUBLED_ASCII = f"""\
+Host <-> device bandwidth | device 0: EMULATED, not a GPU: figures are host memory's
+
+Memory         |  Size |h2d GB/s |+/- |   d2h GB/s |+/- |Clock |Note
+---------------+-------+---------+----+------------+----+------+-----
+pageable       |64 MiB |    8.00 |0 % |       8.00 |0 % |host  |1 2
+pinned         |64 MiB | refused |  - |    refused |  - |-     |3
+mapped         |64 MiB |    55.0 |0 % | wrong data |  - |event |4
+write-combined |64 MiB |  failed |  - |unsupported |  - |-     |5 6
+
+median of 5 trials; +/- is its 99 % interval.
+[1] 3 of 5 trials: time budget of 2 s
+[2] 3 of 5 trials: time budget of 2 s; the link was slow
+[3] refused: {REFUSED}
+[4] wrong data: byte 7 differs
+[5] failed: device 0 was lost
+[6] unsupported: no +/- here
+"""
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_what_is_missing_says_why_in_a_note_that_equal_reasons_share(width):
+    assert printed(with_links(TROUBLED), width=width) == TROUBLED_TEXT
+    assert printed(TROUBLED, encoding="ascii", width=width) == TROUBLED_ASCII
+
+
+def test_a_single_trial_has_no_spread():
+    text = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+
+Memory    Size  h2d GB/s  ±  Clock
+───────────────────────────────────
+pinned  64 MiB      50.0  –  event
+
+one trial.
+"""
+    assert printed(run_result(case("pinned", "h2d", 50.0, trials=1))) == text
+
+
+def test_a_direction_that_a_row_lacks_is_a_dash_and_one_that_no_row_has_is_no_column():
+    text = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+
+Memory   Size  h2d GB/s    ±  d2h GB/s    ±  Clock
+───────────────────────────────────────────────────
+pinned  4 KiB         –    –      50.0  0 %  event
+mapped  6 KiB      25.0  0 %         –    –  event
+
+median of 5 trials; ± is its 99 % interval.
+"""
+    cases = case("pinned", "d2h", 50.0, size=4096), case("mapped", "h2d", 25.0, size=6144)
+    assert printed(run_result(*cases)) == text
+    assert "d2h" not in printed(run_result(cases[1]))
+
+
+def test_directions_of_different_clocks_name_both():
+    cases = case("managed", "h2d", 50.0), case("managed", "d2h", 50.0, clock=Clock.HOST)
+    assert "managed  64 MiB      50.0  0 %      50.0  0 %  event, host\n" in printed(run_result(*cases))
+
+
+def test_an_interrupted_run_shows_what_was_finished():
+    text = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+
+Memory    Size  h2d GB/s    ±  d2h GB/s  ±  Clock  Note
+────────────────────────────────────────────────────────
+pinned  64 MiB      50.0  0 %    failed  –  event  1 2
+
+median of 2 trials; ± is its 99 % interval.
+[1] 2 of 5 trials: interrupted
+[2] failed: interrupted
+"""
+    cases = (
+        case("pinned", "h2d", 50.0, trials=2, notes=("2 of 5 trials: interrupted",)),
+        case("pinned", "d2h", state=State.FAILED, reason="interrupted"),
+    )
+    error = RunError("Interrupted", "interrupted", "", 130)
+    assert printed(run_result(*cases, interrupted=True, error=error)) == text
+
+
+def test_a_run_in_which_nothing_was_measured_explains_no_figures():
+    text = """\
+Host ↔ device bandwidth
+
+Memory    Size  h2d GB/s  ±  Clock  Note
+─────────────────────────────────────────
+pinned  64 MiB   refused  –  –      1
+
+[1] refused: no room
+"""
+    assert printed(run_result(case("pinned", "h2d", state=State.REFUSED, reason="no room"), device=None)) == text
+
+
+def test_a_run_that_never_began_prints_nothing():
+    assert printed(run_result(device=None, error=RunError("NoDriverError", "no driver", "", 5))) == ""
+
+
+def test_on_a_terminal_failures_are_red_and_refusals_yellow():
+    text = printed(TROUBLED, force_terminal=True, color_system="standard", no_color=False)
+    for word, colour in (("wrong data", 31), ("failed", 31), ("unsupported", 33), ("refused", 33)):
+        assert re.search(rf"\x1b\[1;{colour}m *{word}\x1b", text)

@@ -1,0 +1,62 @@
+"""The exit codes of design 6, as a table."""
+
+import pytest
+
+from cudabw.results.exit_code import exit_code
+from cudabw.results.model import CaseResult, Rate, RunError, RunResult, State
+
+OK, UNSUPPORTED, REFUSED, FAILED, WRONG = State
+ORDER = (130, 143, 5, 2, 1, 3, 4)
+
+
+def run_result(*cases, error_code=None):
+    """A run of cases, each a state or a state and whether it was asked for by name."""
+    results = []
+    for state, named in (case if isinstance(case, tuple) else (case, False) for case in cases):
+        rate = Rate(1.0, None, None, 1.0, 1.0) if state is OK else None
+        reason = None if state is OK else "because"
+        results.append(
+            CaseResult("id", "bandwidth", "pinned", "driver", "h2d", 1, state, reason, named, rate_bytes_per_s=rate)
+        )
+    error = None if error_code is None else RunError("Type", "message", "", error_code)
+    return RunResult(("bandwidth",), "", "", cases=tuple(results), error=error)
+
+
+@pytest.mark.parametrize(
+    ("cases", "code"),
+    [
+        ([OK, OK], 0),
+        ([(OK, True)], 0),
+        ([], 4),
+        # What the default or --all merely includes does not count, unless nothing is left.
+        ([OK, REFUSED, UNSUPPORTED], 0),
+        ([REFUSED], 4),
+        ([UNSUPPORTED, REFUSED], 4),
+        # What was named does.
+        ([OK, (REFUSED, True)], 4),
+        ([OK, (UNSUPPORTED, True)], 4),
+        ([OK, FAILED], 1),
+        ([OK, WRONG], 1),
+        ([OK, WRONG, (REFUSED, True)], 1),
+        ([FAILED, (UNSUPPORTED, True)], 1),
+    ],
+)
+def test_the_states_of_the_cases_decide(cases, code):
+    assert exit_code(run_result(*cases)) == code
+
+
+@pytest.mark.parametrize("error_code", ORDER)
+def test_an_error_of_the_whole_run_brings_its_own_code(error_code):
+    assert exit_code(run_result(error_code=error_code)) == error_code
+    assert exit_code(run_result(OK, error_code=error_code)) == error_code
+
+
+@pytest.mark.parametrize("error_code", ORDER)
+@pytest.mark.parametrize("cases", [[OK, FAILED], [OK, WRONG], [OK, (REFUSED, True)]])
+def test_of_several_the_first_in_the_documented_order_wins(cases, error_code):
+    of_cases = exit_code(run_result(*cases))
+    assert exit_code(run_result(*cases, error_code=error_code)) == min(error_code, of_cases, key=ORDER.index)
+
+
+def test_an_error_with_a_code_of_no_table_is_still_a_failure():
+    assert exit_code(run_result(OK, error_code=77)) == 1
