@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cudabw.copying.staged_copy import StagedCopier
     from cudabw.driver.loader import Backend, load_driver
     from cudabw.runtime.device import Device
+    from cudabw.runtime.event import Event
+    from cudabw.runtime.gate import Gate
     from cudabw.runtime.memory import (
         DeviceBuffer,
         ManagedBuffer,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
         WriteCombinedBuffer,
     )
     from cudabw.runtime.pointers import DevicePointer, HostPointer
-    from cudabw.runtime.stream import Event, Gate, Stream
+    from cudabw.runtime.stream import Stream
 
 __version__ = "0.1.0"
 
@@ -47,7 +49,9 @@ _HOMES = {
         "WriteCombinedBuffer",
     ),
     "cudabw.runtime.pointers": ("DevicePointer", "HostPointer"),
-    "cudabw.runtime.stream": ("Event", "Gate", "Stream"),
+    "cudabw.runtime.event": ("Event",),
+    "cudabw.runtime.gate": ("Gate",),
+    "cudabw.runtime.stream": ("Stream",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

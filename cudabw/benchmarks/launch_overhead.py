@@ -19,7 +19,8 @@ from cudabw.measuring.queue_depth import detect_queue_depth, most_in_a_burst
 from cudabw.measuring.quiet import collector_off, describe_collector, disturbances
 from cudabw.measuring.sampling import Budget, interleave
 from cudabw.measuring.timing import MOST_QUEUED, BatchTimer, gate_for
-from cudabw.results.launch import NO_ARGUMENTS, LaunchOverhead, Mode, QueueDepth, SetTrial
+from cudabw.results.launch import NO_ARGUMENTS, Mode
+from cudabw.results.launch_sets import LaunchOverhead, QueueDepth, SetTrial
 from cudabw.results.model import State
 from cudabw.runtime.resources import resources
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from cudabw.results.launch import LaunchCase
     from cudabw.runtime.device import Device
-    from cudabw.runtime.stream import Gate
+    from cudabw.runtime.gate import Gate
 
 DEFAULT_COUNTS = (0, 1, 4, 16)
 DEFAULT_TYPE = "buffer"

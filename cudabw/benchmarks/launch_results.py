@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import pairwise
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from cudabw import stats
 from cudabw.measuring.pairing import difference_of, launches_to_repay, paired_difference, seconds_over, slope_of
-from cudabw.results.launch import (
-    BENCHMARK,
-    ArgumentSetResult,
-    Counts,
-    Difference,
-    LaunchCase,
-    LaunchTrial,
-    Mode,
-    SetTrial,
-    Slope,
-    StageSplit,
-)
+from cudabw.results.launch import BENCHMARK, Counts, Difference, LaunchCase, LaunchTrial, Mode
+from cudabw.results.launch_sets import ArgumentSetResult, SetTrial, Slope, StageSplit
 from cudabw.results.model import State
 
 if TYPE_CHECKING:
@@ -28,6 +19,7 @@ if TYPE_CHECKING:
 
     from cudabw.benchmarks.launch_arguments import ArgumentSet
     from cudabw.measuring.bursts import Burst
+    from cudabw.results.launch import Seconds
 
 BASELINES: Final[Mapping[Mode, Mode]] = {
     Mode.PREPARED: Mode.BARE,
@@ -38,7 +30,7 @@ BASELINES: Final[Mapping[Mode, Mode]] = {
 }
 """What each mode is compared with."""
 
-STAGES: Final = ("convert_s", "ownership_s", "pack_s", "driver_s")
+STAGES: Final = ("convert", "ownership", "pack", "driver")
 
 TOLERANCE: Final = 0.1
 """How far the sum of the stages may be from the whole, as a share of it."""
@@ -168,13 +160,20 @@ class SetDraws:
     def _stages(self) -> StageSplit | None:
         if self._void_because(Mode.CONVERTED):
             return None
-        whole = self.modes[Mode.CONVERTED]
-        total_s = seconds_over([trial.submit_s for trial in whole]).median
-        stages = {name: seconds_over([getattr(trial, name) for trial in self.trials]) for name in STAGES}
-        pairs = zip(whole, self.trials, strict=True)
-        stages["call_s"] = seconds_over([[paired_difference(one.submit_s, other.direct_s)] for one, other in pairs])
+        whole = [trial.submit_s for trial in self.modes[Mode.CONVERTED]]
+        total_s = seconds_over(whole).median
+        through = {stage: [getattr(trial, f"through_{stage}_s") for trial in self.trials] for stage in STAGES}
+        stages = {"call_s": _added(whole, [trial.direct_s for trial in self.trials])}
+        stages["convert_s"] = seconds_over(through["convert"])
+        for before, stage in pairwise(STAGES):
+            stages[f"{stage}_s"] = _added(through[stage], through[before])
         sum_s = sum(stage.median for stage in stages.values())
         return StageSplit(**stages, sum_s=sum_s, total_s=total_s, adds_up=abs(sum_s - total_s) <= TOLERANCE * total_s)
+
+
+def _added(longer: Sequence[Sequence[float]], shorter: Sequence[Sequence[float]]) -> Seconds:
+    """What one way takes more than another, in the pairs of each trial."""
+    return seconds_over([[paired_difference(one, other)] for one, other in zip(longer, shorter, strict=True)])
 
 
 def _trial(bursts: Sequence[Burst], launches_per_burst: int) -> LaunchTrial:

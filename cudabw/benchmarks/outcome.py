@@ -11,7 +11,7 @@ from cudabw.results.model import State
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cudabw.results.launch import LaunchOverhead
+    from cudabw.results.launch_sets import LaunchOverhead
     from cudabw.results.model import Case
     from cudabw.runtime.device import Device
 

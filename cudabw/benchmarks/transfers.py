@@ -14,7 +14,6 @@ from cudabw.errors import RefusedError
 from cudabw.measuring.verification import stamp_device, stamp_host, touch
 from cudabw.runtime.confirmation import confirm
 from cudabw.runtime.memory import (
-    Buffer,
     DeviceBuffer,
     ManagedBuffer,
     MappedBuffer,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from cudabw.measuring.timing import Work
     from cudabw.measuring.verification import Pattern
+    from cudabw.runtime.buffer import Buffer
     from cudabw.runtime.device import Device
     from cudabw.runtime.stream import Stream
 

@@ -17,14 +17,14 @@ def command(*, backend: str | None, as_json: bool) -> int:
 
     Where no NVIDIA driver is installed, that is the emulated device. Nothing is run or allocated on any device.
     """
-    from cudabw.cli.main import show_error
-    from cudabw.cli.present import USAGE, notify, rendered, write_result
+    from cudabw.cli.main import notify, show_error
+    from cudabw.cli.present import USAGE, rendered, write_result
     from cudabw.cli.signals import StopSignals
     from cudabw.report.devices_table import print_devices
     from cudabw.results.inventory import inventory_to_json
     from cudabw.system.inventory import take_inventory
 
-    with StopSignals() as signals:
+    with StopSignals(notify) as signals:
         inventory = take_inventory(backend or "auto", notify=notify, check_interrupt=signals.check)
     error = inventory.error
     if error is not None:

@@ -87,8 +87,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     arguments = tuple(sys.argv[1:] if arguments is None else arguments)
     try:
         code = cudabw.main(arguments, prog_name="cudabw", standalone_mode=False, obj=arguments)
-        if sys.stdout is not None:  # as it is where the caller closed it
-            sys.stdout.flush()
+        standard_output().flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -119,6 +118,17 @@ def notify(text: str) -> None:
         click.echo(f"cudabw: {text}", err=True)
     except OSError:
         _abandon(sys.stderr)
+
+
+def standard_output() -> TextIO:
+    """Where results go.
+
+    Raises:
+        OSError: The caller closed it.
+    """
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "stdout is closed")
+    return sys.stdout
 
 
 def _output_failed(error: OSError) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,11 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cudabw.benchmarks.observer import Observer
-from cudabw.cli.main import notify as notify  # it belongs to what commands need
-from cudabw.cli.main import show_error
+from cudabw.cli.main import notify, show_error, standard_output
 from cudabw.cli.signals import StopSignals
 from cudabw.report.console import make_console
-from cudabw.report.progress import progress_bar
+from cudabw.report.progress import ProgressBar
 from cudabw.results.exit_code import exit_code
 from cudabw.results.files import to_json
 
@@ -39,9 +37,15 @@ def measure_and_present(
     Returns:
         The exit code that the results mean.
     """
-    require_output()
-    with StopSignals() as signals, progress_bar(sys.stderr) as progress:
-        result = measure(Observer(progress, notify, signals.check))
+    standard_output()  # raises before the measurement what would be raised after it
+    with ProgressBar(sys.stderr) as bar:
+
+        def say(text: str) -> None:
+            with bar.hidden():
+                notify(text)
+
+        with StopSignals(say) as signals:
+            result = measure(Observer(bar.follow, say, signals.check))
     if result.error is not None:
         show_error(result.error.message, result.error.hint)
     code = exit_code(result)
@@ -56,16 +60,16 @@ def write_result(text: str) -> None:
     Raises:
         OSError: It could not be written.
     """
-    require_output()
-    encoding = sys.stdout.encoding or "ascii"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()
+    stream = standard_output()
+    encoding = stream.encoding or "ascii"
+    stream.write(text.encode(encoding, "replace").decode(encoding))
+    stream.flush()
 
 
 def rendered(print_report: Callable[[Console], None]) -> str:
     """What a report prints on a console that fits stdout."""
     # Captured, because rich would turn a closed pipe into an exit code of its own.
-    console = make_console(sys.stdout)
+    console = make_console(standard_output())
     with console.capture() as captured:
         print_report(console)
     return "\n".join(line.rstrip() for line in captured.get().split("\n"))
@@ -75,13 +79,3 @@ def command_line() -> tuple[str, ...]:
     """What the user asked for: the program's arguments."""
     arguments: tuple[str, ...] = click.get_current_context().find_root().obj
     return arguments
-
-
-def require_output() -> None:
-    """Do nothing if there is a stdout.
-
-    Raises:
-        OSError: The caller closed it.
-    """
-    if sys.stdout is None:
-        raise OSError(errno.EBADF, "stdout is closed")

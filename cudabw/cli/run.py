@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -93,11 +92,11 @@ def command(
 
 def _measure(suite: Suite, plans: Sequence[Plan], *, as_json: bool) -> int:
     from cudabw.benchmarks.api import run_plans
-    from cudabw.cli.present import measure_and_present
+    from cudabw.cli.present import command_line, measure_and_present
 
     backend, device = suite.backend or "auto", suite.device or 0
     return measure_and_present(
-        lambda observer: run_plans(sys.argv[1:], plans, backend=backend, device=device, observer=observer),
+        lambda observer: run_plans(command_line(), plans, backend=backend, device=device, observer=observer),
         _print_tables,
         as_json=as_json,
     )

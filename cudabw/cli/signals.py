@@ -8,10 +8,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from cudabw.cli.main import notify
 from cudabw.errors import Interrupted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType, TracebackType
     from typing import Self
 
@@ -24,9 +24,13 @@ class StopSignals:
 
     Signals are read by a thread of their own from the descriptor that the interpreter writes
     them to, because a handler would run only when the main thread comes back from the driver.
+
+    Args:
+        notify: Told on that thread that the run is going to stop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, notify: Callable[[str], None]) -> None:
+        self._notify = notify
         self._received: int | None = None
 
     def check(self) -> None:
@@ -62,7 +66,7 @@ class StopSignals:
             if self._received is not None:
                 _end_at_once(number)
             self._received = number
-            notify("stopping after the current copy; a second signal ends at once")
+            self._notify("stopping as soon as what runs is done; a second signal ends at once")
         os.close(self._read)
 
 

@@ -11,7 +11,7 @@ from cudabw.runtime.ownership import guard, take
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudabw.runtime.memory import Buffer
+    from cudabw.runtime.buffer import Buffer
     from cudabw.runtime.stream import Stream
 
 ENGINE = "driver"
@@ -111,7 +111,7 @@ class PreparedCopy:
         Raises:
             CudabwError: It would, and so would a host that waits for the copy.
         """
-        if self.nbytes and any(stream.gate is not None for stream in self._waits_for()):
+        if self.nbytes and any(stream.gates for stream in self._waits_for()):
             raise CudabwError(
                 f"a copy of {self.nbytes} bytes from {self.src.kind} to {self.dst.kind} memory would hold the host "
                 "behind a closed gate for ever",

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from cudabw.runtime.buffer import Buffer
     from cudabw.runtime.device import Device
     from cudabw.runtime.kernels import Kernel
-    from cudabw.runtime.memory import Buffer
     from cudabw.runtime.stream import Stream
 
 ENGINE = "kernel"

@@ -1,7 +1,7 @@
 """The ``staged`` engine: pageable memory through pinned slots, by several threads at once.
 
-The driver copies pageable memory with one thread. Here each of several threads has two pinned slots and a stream
-of its own: while the device is at one slot, the CPU is at the other, and no thread waits for another.
+The driver copies pageable memory with one thread. Here each of several threads has two pinned slots of its own:
+while the device is at one slot, the CPU is at the other, and no thread waits for another.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from cudabw.copying.driver_copy import PreparedCopy
 from cudabw.copying.driver_copy import copy as driver_copy
 from cudabw.copying.staging_area import StagingArea
 from cudabw.copying.staging_calibration import JOBS, Setting
-from cudabw.runtime.memory import Buffer, PageableBuffer
+from cudabw.runtime.buffer import Buffer
+from cudabw.runtime.memory import PageableBuffer
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,9 +32,9 @@ ENGINE = "staged"
 class StagedCopier:
     """Copies between pageable memory and a device, several times as fast as the driver does.
 
-    The first copy that might be worth staging calibrates, which takes some tenths of a second: it finds, for each
-    direction, how many threads and which slots are fastest and from which size they beat the driver. Smaller
-    copies, and those between other kinds of memory, are left to the driver.
+    The first copy that might be worth staging calibrates, which takes about a second: it finds, for each direction,
+    how many threads and which slots are fastest and from which size they beat the driver. Smaller copies, and those
+    between other kinds of memory, are left to the driver.
 
     Pinned memory beyond the buffers: two slots for each thread, until the copier is closed or collected.
 

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 JOBS: dict[str, type[Job]] = {"h2d": Upload, "d2h": Download}
 
-# On one H200 8 to 10 workers were best for h2d and 12 to 15 for d2h, with slots of 4 MiB (design, section 4).
+# On H200s 8 to 12 workers were best for h2d and 8 to 15 for d2h, with slots of 4 MiB.
 WORKERS = (4, 6, 8, 10, 12, 16, 24)
-SLOTS = (4 << 20, 2 << 20)
+SLOTS = (4 << 20, 8 << 20)
 
-# Long enough for the rate to be steady, short enough that all calibration stays below a second on a GPU.
-PROBE_BYTES = 128 << 20
+# Long enough for the rate to be steady, short enough that all calibration takes about a second on a GPU.
+PROBE_BYTES = 256 << 20
+# Where the smallest size is looked for, from here down.
+_LARGEST_CROSSOVER = 64 << 20
 # The smallest size that two workers can share.
 SMALLEST_STAGED = 2 * SMALLEST_PIECE
 
@@ -122,7 +124,7 @@ class Calibration:
     def _find_size(self, setting: Setting) -> int | None:
         """The smallest size from which on staging leads at every size that is tried."""
         found = None
-        nbytes = self._host.nbytes
+        nbytes = min(self._host.nbytes, _LARGEST_CROSSOVER)
         while nbytes >= SMALLEST_STAGED:
             staged, driver = self._seconds([self._staged(setting, nbytes), self._driver(nbytes)])
             if staged * _LEAD > driver:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import weakref
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from cudabw.errors import CudabwError
+from cudabw.runtime.event import Event
 from cudabw.runtime.memory import PinnedBuffer
 from cudabw.runtime.resources import resources
-from cudabw.runtime.stream import Event, Stream
+from cudabw.runtime.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,96 +28,131 @@ SLOTS_PER_WORKER = 2
 
 
 class Slot:
-    """Pinned memory that one piece at a time passes through.
+    """Pinned memory that one piece at a time passes through, and a stream for its copies alone.
 
-    Workers call the driver directly, with the context that :meth:`Bay.enter` made current: whoever started the
-    copy holds the device's lock, which most other ways take.
+    Waiting for the stream is then waiting for the slot, without an event: each call that is saved is one less wait for
+    the interpreter's lock. The driver is called directly, because whoever started the copy holds the device's lock,
+    which most other ways take.
 
     Args:
         memory: Its bytes.
-        stream: Of the worker that it belongs to.
-        event: Marks the end of the slot's last copy.
+        stream: As said.
 
     Attributes:
         address: On the host.
     """
 
-    def __init__(self, memory: PinnedBuffer, stream: Stream, event: Event) -> None:
+    def __init__(self, memory: PinnedBuffer, stream: Stream) -> None:
         driver = memory.device.driver
         self.address = int(memory.host_pointer)
         self._check = driver.check
         self._api = driver.api
         self._stream = stream.handle
-        self._event = event.handle
+
+    def follow(self, event: Event) -> None:
+        """Let the slot's copies come after an event."""
+        self._require("cuStreamWaitEvent", self._api.cuStreamWaitEvent(self._stream, event.handle, 0))
 
     def wait(self) -> None:
-        """Hold the worker until the slot's last copy is over."""
-        self._require("cuEventSynchronize", self._api.cuEventSynchronize(self._event))
+        """Hold the caller until the slot's last copy is over."""
+        self._require("cuStreamSynchronize", self._api.cuStreamSynchronize(self._stream))
 
     def empty_into(self, device_address: int, nbytes: int) -> None:
         """Queue a copy from the slot."""
         to = self._api.CUdeviceptr(device_address)
         self._require("cuMemcpyHtoDAsync", self._api.cuMemcpyHtoDAsync(to, self.address, nbytes, self._stream))
-        self._require("cuEventRecord", self._api.cuEventRecord(self._event, self._stream))
 
     def fill_from(self, device_address: int, nbytes: int) -> None:
         """Queue a copy into the slot."""
         frm = self._api.CUdeviceptr(device_address)
         self._require("cuMemcpyDtoHAsync", self._api.cuMemcpyDtoHAsync(self.address, frm, nbytes, self._stream))
-        self._require("cuEventRecord", self._api.cuEventRecord(self._event, self._stream))
 
     def _require(self, function: str, answer: tuple[Any]) -> None:
         if answer[0]:
             self._check(function, answer[0])
 
 
-class Bay:
-    """What one worker owns: a stream, and slots with an event each.
+def make_slots(device: Device, nbytes: int, owned: ExitStack) -> list[Slot]:
+    """The slots of one worker.
 
     Args:
         device: Where copies go to or come from.
-        nbytes: Length of a slot.
-        owned: Releases it all.
+        nbytes: Length of each.
+        owned: Releases them.
 
     Raises:
         RefusedError: The system does not pin so much memory.
         DriverError: The driver failed.
     """
-
-    def __init__(self, device: Device, nbytes: int, owned: ExitStack) -> None:
-        self._device = device
-        self.stream = owned.enter_context(Stream(device))
-        # Counting pinned memory is not one step, and many workers do it at a time.
-        with device.lock:
-            memory = owned.enter_context(PinnedBuffer(device, SLOTS_PER_WORKER * nbytes))
-        self.slots = tuple(
-            Slot(memory[start : start + nbytes], self.stream, owned.enter_context(Event(device, timing=False)))
-            for start in range(0, memory.nbytes, nbytes)
-        )
-
-    def enter(self, after: Event) -> None:
-        """Let this thread use the slots, in copies that wait for an event."""
-        self._device.activate()
-        driver = self._device.driver
-        driver.check("cuStreamWaitEvent", *driver.api.cuStreamWaitEvent(self.stream.handle, after.handle, 0))
-
-    def drain(self) -> None:
-        """Hold the caller until nothing uses the slots."""
-        driver = self._device.driver
-        driver.check("cuStreamSynchronize", *driver.api.cuStreamSynchronize(self.stream.handle))
+    # Counting pinned memory is not one step, and many workers do it at a time.
+    with device.lock:
+        memory = owned.enter_context(PinnedBuffer(device, SLOTS_PER_WORKER * nbytes))
+    return [
+        Slot(memory[start : start + nbytes], owned.enter_context(Stream(device)))
+        for start in range(0, memory.nbytes, nbytes)
+    ]
 
 
-_Ticket: TypeAlias = "tuple[Job, Event] | None"
+class Worker:
+    """A thread that takes part in the jobs it is given, with slots of its own.
+
+    Args:
+        device: Where copies go to or come from.
+        slot: Bytes of each slot.
+        number: Names the thread.
+
+    Attributes:
+        jobs: Where it is given them; None lets it end.
+        thread: As said.
+    """
+
+    def __init__(self, device: Device, slot: int, number: int) -> None:
+        self.jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._ready: Future[tuple[list[Slot], ExitStack]] = Future()
+        arguments = (device, slot, self.jobs, self._ready)
+        # A program that forgets to close must still be able to end.
+        self.thread = threading.Thread(target=_serve, args=arguments, name=f"cudabw-staging-{number}", daemon=True)
+        self.thread.start()
+
+    def hand_over(self, owned: ExitStack) -> Exception | None:
+        """Wait for the slots, and let them be released by ``owned``; returns why there are none."""
+        try:
+            self.slots, mine = self._ready.result()
+        except Exception as error:  # noqa: BLE001 - raised when all workers have been asked
+            return error
+        owned.push(mine)
+        return None
+
+
+def _serve(
+    device: Device,
+    slot: int,
+    jobs: SimpleQueue[Job | None],
+    ready: Future[tuple[list[Slot], ExitStack]],
+) -> None:
+    """What a worker does: get slots, which are then near the CPU that it runs on, and take part in jobs."""
+    try:
+        with resources() as owned:
+            # This makes the device's context current here, for good.
+            slots = make_slots(device, slot, owned)
+            ready.set_result((slots, owned.pop_all()))
+    except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for the slots
+        ready.set_exception(error)
+        return
+    while (job := jobs.get()) is not None:
+        job.work(slots)
+        # What the job holds is not to be kept until the next one.
+        del job
 
 
 class Crew:
-    """Worker threads that wait for copies to take part in, each with slots of its own.
+    """Workers that wait for copies to take part in.
 
     A crew that nobody refers to any more lets its threads end.
 
     Args:
         device: Where copies go to or come from.
-        workers: How many threads.
+        workers: How many.
         slot: Bytes of each slot.
 
     Raises:
@@ -126,29 +162,15 @@ class Crew:
 
     def __init__(self, device: Device, workers: int, slot: int) -> None:
         self.device = device
-        self.workers = workers
-        self.slot = slot
-        self._tickets: SimpleQueue[_Ticket] = SimpleQueue()
-        self._dismiss = weakref.finalize(self, _dismiss, self._tickets, workers)
         with resources() as owned:
             self._after = owned.enter_context(Event(device, timing=False))
-            ready: list[Future[ExitStack]] = [Future() for _ in range(workers)]
-            self._threads = [self._start(future, number) for number, future in enumerate(ready)]
-            wait(ready)
-            for future in ready:
-                if future.exception() is None:
-                    owned.push(future.result())
-            owned.callback(_end, self._dismiss, self._threads)
-            for future in ready:
-                future.result()
+            self.workers = [Worker(device, slot, number) for number in range(workers)]
+            self._dismiss = weakref.finalize(self, _dismiss, [worker.jobs for worker in self.workers])
+            refusals = [worker.hand_over(owned) for worker in self.workers]
+            owned.callback(self._end_threads, self._dismiss, [worker.thread for worker in self.workers])
+            for refusal in filter(None, refusals):
+                raise refusal
             self._owned = owned.pop_all()
-
-    def _start(self, ready: Future[ExitStack], number: int) -> threading.Thread:
-        arguments = (self.device, self.slot, self._tickets, ready)
-        # A program that forgets to close must still be able to end.
-        thread = threading.Thread(target=_serve, args=arguments, name=f"cudabw-staging-{number}", daemon=True)
-        thread.start()
-        return thread
 
     def run(self, job: Job, stream: Stream) -> None:
         """Do a job, after all work of a stream that has been queued so far, and hold the caller until it is done.
@@ -159,17 +181,22 @@ class Crew:
             BaseException: The first error of any worker, or of a signal. All workers have stopped and the slots
                 are ready for another job.
         """
+        workers = self.workers[: min(job.transfer.workers, len(job.transfer.pieces))]
+        slots = [slot for worker in workers for slot in worker.slots]
         driver = self.device.driver
         driver.check("cuEventRecord", *driver.api.cuEventRecord(self._after.handle, stream.handle))
+        # Here rather than in the workers, which would queue for the interpreter's lock.
+        for slot in slots:
+            slot.follow(self._after)
         try:
-            for _ in range(min(self.workers, job.transfer.workers)):
-                self._tickets.put((job, self._after))
+            for worker in workers:
+                worker.jobs.put(job)
         except BaseException as error:  # noqa: BLE001 - a signal; raised below
             job.stop(error)
         job.wait()
-        for bay in job.bays:
+        for slot in slots:
             try:
-                bay.drain()
+                slot.wait()
             except CudabwError as error:
                 job.errors.append(error)
         if job.errors:
@@ -177,10 +204,16 @@ class Crew:
 
     def close(self) -> None:
         """Let the threads end and free the slots; closing again does nothing."""
-        if self.device.closed:  # which took slots, streams and events along
+        if self.device.closed:  # which took slots and streams along
             self._owned.pop_all()
-            _end(self._dismiss, self._threads)
+            self._end_threads(self._dismiss, [worker.thread for worker in self.workers])
         self._owned.close()
+
+    @staticmethod
+    def _end_threads(dismiss: Callable[[], object], threads: Iterable[threading.Thread]) -> None:
+        dismiss()
+        for thread in threads:
+            thread.join()
 
     def __enter__(self) -> Self:
         return self
@@ -191,28 +224,6 @@ class Crew:
         self.close()
 
 
-def _serve(device: Device, slot: int, tickets: SimpleQueue[_Ticket], ready: Future[ExitStack]) -> None:
-    """What a worker does: get slots, which are then near the CPU that it runs on, and take part in jobs."""
-    try:
-        with resources() as owned:
-            bay = Bay(device, slot, owned)
-            ready.set_result(owned.pop_all())
-    except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for the slots
-        ready.set_exception(error)
-        return
-    while (ticket := tickets.get()) is not None:
-        job, after = ticket
-        job.work(bay, after)
-        # What the job holds is not to be kept until the next one.
-        del job, ticket
-
-
-def _end(dismiss: Callable[[], object], threads: Iterable[threading.Thread]) -> None:
-    dismiss()
-    for thread in threads:
-        thread.join()
-
-
-def _dismiss(tickets: SimpleQueue[_Ticket], workers: int) -> None:
-    for _ in range(workers):
-        tickets.put(None)
+def _dismiss(queues: Iterable[SimpleQueue[Job | None]]) -> None:
+    for jobs in queues:
+        jobs.put(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from cudabw.errors import CudabwError, DriverError, NoDriverError, UnsupportedEr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from cudabw.driver.library import BindLaunch
 
 SUCCESS = 0
 NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
@@ -30,6 +33,7 @@ class Driver:
         emulated: Whether host memory plays the device.
         now: The host clock that measurements read, in seconds.
         path: The file ``libcuda`` was loaded from, where it is known.
+        bind_launch: Binds ``cuLaunchKernelEx`` of ``libcuda`` itself; None where only ``api`` has it.
 
     Attributes:
         api: Called directly by hot paths, which then hand a failure to :meth:`check`; enums,
@@ -46,11 +50,13 @@ class Driver:
         emulated: bool,
         now: Callable[[], float] = time.perf_counter,
         path: str | None = None,
+        bind_launch: BindLaunch | None = None,
     ) -> None:
         self.api = api
         self.emulated = emulated
         self.now = now
         self.path = path
+        self._bind_launch = bind_launch
         self._version: int | None = None
 
     def call(self, function: str, *args: object) -> Any:  # noqa: ANN401 - what the function returns
@@ -120,6 +126,32 @@ class Driver:
             return DriverError(function, code, self.status_name(code), hint=hint_for(code, function))
         return self._absence(function, error) or error
 
+    def bind_launch(
+        self,
+        config: Any,  # noqa: ANN401 - the bindings' structure
+        function: Any,  # noqa: ANN401 - the bindings' handle type
+        parameters: int,
+    ) -> functools.partial[int]:
+        """``cuLaunchKernelEx`` with all that it takes, for launches that are repeated.
+
+        The bindings convert these same arguments again on every call, make an enum of the status and a tuple around
+        it, which takes as long as all else that a launch does in Python: where ``libcuda`` can be called by ctypes it
+        is. GAIN
+
+        Args:
+            config: A ``CUlaunchConfig``, kept alive by what is returned.
+            function: A ``CUfunction``.
+            parameters: Address of the array of pointers to the parameters, which the caller keeps alive; 0 without.
+
+        Returns:
+            Launches, and returns the status as a number; takes nothing.
+        """
+        if self._bind_launch is None:
+            return functools.partial(_launch, self.api.cuLaunchKernelEx, config, function, parameters)
+        call = self._bind_launch(int(config.getPtr()), int(function), parameters)
+        call.__dict__["config"] = config  # an address keeps nothing alive
+        return call
+
     def has(self, function: str) -> bool:
         """Whether the bindings have this function; the loaded driver may still lack it."""
         return getattr(self.api, function, None) is not None
@@ -179,6 +211,14 @@ def _unwrap(values: list[Any]) -> Any:  # noqa: ANN401 - what the function retur
     if not values:
         return None
     return values[0] if len(values) == 1 else tuple(values)
+
+
+def _launch(entry: Callable[..., tuple[Any, ...]], config: object, function: object, parameters: int) -> int:
+    try:
+        (status,) = entry(config, function, parameters, 0)
+    except ValueError as error:
+        return _unknown_status(error)
+    return int(status)
 
 
 def _unknown_status(error: ValueError) -> int:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import os
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from cudabw.errors import NoDriverError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from importlib.machinery import ModuleSpec
 
 LIBRARY = "libcuda.so.1"
+
+BindLaunch: TypeAlias = "Callable[[int, int, int], functools.partial[int]]"
+"""From the address of a ``CUlaunchConfig``, a ``CUfunction`` and the address of the parameters to the launch."""
 
 
 class LibraryError(Exception):
@@ -29,6 +34,9 @@ class Library(Protocol):
 
     def version(self) -> tuple[int, int]:
         """The status of ``cuDriverGetVersion``, and the version where that is success."""
+
+    def launch_binder(self) -> BindLaunch | None:
+        """Binds ``cuLaunchKernelEx`` once for many calls; None where the driver has no such symbol."""
 
 
 class LoadedLibrary:
@@ -51,7 +59,7 @@ class LoadedLibrary:
         handle = dlopen(LIBRARY.encode(), os.RTLD_NOW | os.RTLD_GLOBAL)
         if handle is None:
             raise LibraryError(os.fsdecode(dlerror()))
-        library = ctypes.CDLL(LIBRARY, handle=handle)
+        self._library = library = ctypes.CDLL(LIBRARY, handle=handle)
         try:
             self._init, self._version = library.cuInit, library.cuDriverGetVersion
         except AttributeError as error:
@@ -65,6 +73,19 @@ class LoadedLibrary:
         """The status of ``cuDriverGetVersion``, and the version where that is success."""
         version = ctypes.c_int(0)
         return int(self._version(ctypes.byref(version))), version.value
+
+    def launch_binder(self) -> BindLaunch | None:
+        """Binds ``cuLaunchKernelEx`` once for many calls; None where the driver has no such symbol."""
+        entry = getattr(self._library, "cuLaunchKernelEx", None)
+        return None if entry is None else functools.partial(_bind_launch, entry)
+
+
+def _bind_launch(entry: Callable[..., int], config: int, function: int, parameters: int) -> functools.partial[int]:
+    # What from_param makes is passed as it is; a c_void_p would be converted again on every call. The
+    # interpreter's lock is released: a launch that the queue has no room for holds the thread, while the thread that
+    # opens the gate in front of the queue needs the lock.
+    pointer = ctypes.c_void_p.from_param
+    return functools.partial(entry, pointer(config), pointer(function), pointer(parameters), None)
 
 
 def import_bindings() -> Any:  # noqa: ANN401 - the bindings ship without types

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from cudabw import stats
-from cudabw.results.launch import Difference, Mode, Seconds, Slope, Verdict
+from cudabw.results.launch import Difference, Mode, Seconds, Verdict
+from cudabw.results.launch_sets import Slope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from cudabw.results.launch import QueueDepth
+from cudabw.results.launch_sets import QueueDepth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cudabw.runtime.stream import Gate, Stream
+    from cudabw.runtime.gate import Gate
+    from cudabw.runtime.stream import Stream
 
 # Twice what an H200 queues (1020; design, section 4).
 MOST_TRIED = 2048

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from cudabw.errors import CudabwError, DriverError, UnsupportedError
 from cudabw.results.model import Clock
-from cudabw.runtime.stream import Event, Gate
+from cudabw.runtime.event import Event
+from cudabw.runtime.gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cudabw.runtime.memory import Buffer
+    from cudabw.runtime.buffer import Buffer
 
-    _Act = Callable[[npt.NDArray[np.uint8], int, int], None]
+    _Act = Callable[[npt.NDArray[np.uint8], int, int], str | None]
 
 PAGE_BYTES = 4096
 # Two blocks and a part of the data fit into a core's second-level cache, where they are made and compared.
@@ -63,13 +63,16 @@ class Pattern:
             ValueError: ``offset`` is no whole number of blocks.
             WrongDataError: Names the first byte that differs.
         """
-        self._in_spans(self._check_span, array, stamp, offset)
+        wrong = next(filter(None, self._in_spans(self._check_span, array, stamp, offset)), None)
+        if wrong is not None:
+            raise WrongDataError(wrong)
 
     def close(self) -> None:
         """Let the threads go."""
         self._pool.shutdown()
 
-    def _in_spans(self, act: _Act, array: npt.NDArray[np.uint8], stamp: int, offset: int) -> None:
+    def _in_spans(self, act: _Act, array: npt.NDArray[np.uint8], stamp: int, offset: int) -> list[str | None]:
+        """What each thread says of its span of the array, in order."""
         if offset % BLOCK_BYTES:
             raise ValueError(f"the pattern starts at a whole number of blocks of {BLOCK_BYTES} bytes, not at {offset}")
         blocks = -(-len(array) // BLOCK_BYTES)
@@ -78,23 +81,25 @@ class Pattern:
             self._pool.submit(act, array[start : start + span], stamp, (offset + start) // BLOCK_BYTES)
             for start in range(0, len(array), span)
         ]
-        # All of them are over before the first failure is raised: the caller may free the memory then.
+        # All of them are over before the caller hears of any, for it may free the memory then. A thread says what is
+        # wrong instead of raising it: an error that a task keeps would keep the task, and with it the memory.
         wait(tasks)
-        for task in tasks:
-            task.result()
+        return [task.result() for task in tasks]
 
-    def _fill_span(self, span: npt.NDArray[np.uint8], stamp: int, first: int) -> None:
+    def _fill_span(self, span: npt.NDArray[np.uint8], stamp: int, first: int) -> str | None:
         for _, part, expected in self._blocks(span, stamp, first):
             part[:] = expected
+        return None
 
-    def _check_span(self, span: npt.NDArray[np.uint8], stamp: int, first: int) -> None:
+    def _check_span(self, span: npt.NDArray[np.uint8], stamp: int, first: int) -> str | None:
         for index, part, expected in self._blocks(span, stamp, first):
             if not _equal(part, expected):
                 at = int(np.argmax(part != expected))
-                raise WrongDataError(
+                return (
                     f"the copy succeeded, but byte {index * BLOCK_BYTES + at} of the destination holds "
                     f"0x{int(part[at]):02x} where the source holds 0x{int(expected[at]):02x}"
                 )
+        return None
 
     def _blocks(
         self, span: npt.NDArray[np.uint8], stamp: int, first: int

@@ -64,7 +64,7 @@ def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
     if device is None:
         return f"Host {symbols.both_ways} device bandwidth"
     # Figures of the emulated device must never be taken for a GPU's.
-    what = "EMULATED, not a GPU: figures are host memory's" if device.emulated else device.name
+    what = "EMULATED, not a GPU (host memory)" if device.emulated else device.name
     return f"Host {symbols.both_ways} device bandwidth {symbols.dot} device {device.ordinal}: {what}"
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cudabw.report.console import Symbols
-    from cudabw.results.launch import ArgumentSetResult, Difference, LaunchCase, Seconds
+    from cudabw.results.launch import Difference, LaunchCase, Seconds
+    from cudabw.results.launch_sets import ArgumentSetResult
     from cudabw.results.model import RunResult
 
 # The order of the columns: what was asked first.

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cudabw.report.console import Symbols
-    from cudabw.results.launch import LaunchCase, QueueDepth, Slope
+    from cudabw.results.launch import LaunchCase
+    from cudabw.results.launch_sets import QueueDepth, Slope
     from cudabw.results.model import DeviceInfo, RunResult
 
 
@@ -99,7 +100,7 @@ def explain(result: RunResult) -> Iterable[str]:
 def _warn(result: RunResult) -> Iterable[str]:
     sets = () if result.launch_overhead is None else result.launch_overhead.sets
     if any(one.stages is not None and not one.stages.adds_up for one in sets):
-        yield "!: the stages, each timed alone, do not add up to the whole within 10 %."
+        yield "!: the stages, taken one after the other, do not add up to the whole within 10 %."
     if any(one.device_gated is False for one in sets):
         yield "No gate on this device: the time to queue may be in the kernel's time."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,26 +11,59 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from cudabw.report.console import make_console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TextIO
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self, TextIO
 
 
-def _no_progress(done: int, total: int, what: str) -> None:
-    """A stream that is no terminal gets no bar."""
+class ProgressBar:
+    """A bar that appears with the first step and is gone at the end of its ``with`` block.
+
+    It is drawn when a step is done and at no other time, because a thread that redraws would disturb what is timed.
+
+    Args:
+        stream: Where it is drawn, if that is a terminal.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        # Not the console's word for it, which FORCE_COLOR turns: a bar in a file is no use in any colour.
+        self._progress = _bar_on(stream) if stream is not None and stream.isatty() else None
+        self._task = None if self._progress is None else self._progress.add_task("", total=None)
+        self._shown = False
+        self._lock = threading.RLock()
+
+    def follow(self, done: int, total: int, what: str) -> None:
+        """Show how many of all trials are done, and what is measured."""
+        if self._progress is None or self._task is None:
+            return
+        with self._lock:
+            if not self._shown:
+                self._progress.start()
+                self._shown = True
+            self._progress.update(self._task, completed=done, total=total, description=what, refresh=True)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Takes the bar off the terminal while something else is written there, from any thread."""
+        with self._lock:
+            self._hide()
+            yield
+
+    def _hide(self) -> None:
+        if self._progress is not None and self._shown:
+            self._progress.stop()
+            self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._hide()
 
 
-@contextmanager
-def progress_bar(stream: TextIO | None) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar that follows calls with trials done, trials in all and what is measured; gone at the end of the block."""
-    # Not the console's word for it, which FORCE_COLOR turns: a bar in a file is no use in any colour.
-    if stream is None or not stream.isatty():
-        yield _no_progress
-        return
+def _bar_on(stream: TextIO) -> Progress:
     columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=make_console(stream), transient=True) as progress:
-        task = progress.add_task("", total=None)
-
-        def follow(done: int, total: int, what: str) -> None:
-            progress.update(task, completed=done, total=total, description=what)
-
-        yield follow
+    return Progress(*columns, console=make_console(stream), transient=True, auto_refresh=False)

@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from cudabw.results.launch import LaunchCase, LaunchOverhead
+    from cudabw.results.launch import LaunchCase
+    from cudabw.results.launch_sets import LaunchOverhead
 
 SCHEMA_VERSION = 1
 

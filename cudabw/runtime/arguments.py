@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabw.errors import MemorySideError
+from cudabw.runtime.buffer import Buffer
 from cudabw.runtime.foreign import ForeignArray
-from cudabw.runtime.memory import Buffer
 from cudabw.runtime.pointers import DevicePointer, HostPointer
 from cudabw.runtime.signature import (
     BOOL,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudabw.errors import CudabwError
-from cudabw.runtime.memory import MAPPED, WRITE_COMBINED
+from cudabw.runtime.acquiring import MAPPED, WRITE_COMBINED
 
 if TYPE_CHECKING:
-    from cudabw.runtime.memory import Buffer
+    from cudabw.runtime.buffer import Buffer
 
 # An address that the driver knows nothing of, as pageable memory should be.
 _INVALID_VALUE = 1

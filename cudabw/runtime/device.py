@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from cudabw.driver.identity import identify
 from cudabw.errors import CudabwError, UsageError
-from cudabw.runtime.ownership import ConversionCounter, Ownership, WaitCounters, settle
+from cudabw.runtime.counters import ConversionCounter, WaitCounters
+from cudabw.runtime.ownership import Ownership, settle
 from cudabw.runtime.stream import NOT_READY, Stream
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Device:
         ordinal: The device's number among those the driver sees.
 
     Attributes:
+        identity: Who it is, as the driver says.
         lock: Makes handing buffers over and submitting the work that uses them one step.
         waits: How many waits ownership has asked for.
         conversions: How many arguments were converted for launches here.
@@ -53,6 +55,7 @@ class Device:
             )
         self.driver = driver
         self.ordinal = ordinal
+        self.identity = identify(driver, ordinal)
         self.handle: Any = driver.call("cuDeviceGet", ordinal)
         self.lock = threading.RLock()
         self.waits = WaitCounters()
@@ -68,25 +71,22 @@ class Device:
     @property
     def name(self) -> str:
         """The driver's name for the device."""
-        raw: bytes = self.driver.call("cuDeviceGetName", 256, self.handle)
-        return raw.split(b"\0", 1)[0].decode("utf-8", "replace").strip()
+        return self.identity.name
 
     @property
     def uuid(self) -> str:
         """The device's UUID as ``nvidia-smi`` writes it, ``GPU-…``."""
-        raw = bytes(self.driver.call("cuDeviceGetUuid", self.handle).bytes)
-        return f"GPU-{uuid.UUID(bytes=raw)}"
+        return self.identity.uuid
 
     @property
     def pci(self) -> str:
         """The PCI address, as in ``0000:3b:00.0``."""
-        raw: bytes = self.driver.call("cuDeviceGetPCIBusId", 32, self.handle)
-        return raw.split(b"\0", 1)[0].decode("ascii").lower()
+        return self.identity.pci
 
     @property
     def memory_bytes(self) -> int:
         """All of the device's memory, in bytes."""
-        return int(self.driver.call("cuDeviceTotalMem", self.handle))
+        return self.identity.memory_bytes
 
     @property
     def free_bytes(self) -> int:
@@ -96,7 +96,7 @@ class Device:
     @property
     def integrated(self) -> bool:
         """Whether device and host share one memory, so that there is no link between them."""
-        return bool(self.attribute("INTEGRATED"))
+        return self.identity.integrated
 
     @property
     def default_stream(self) -> Stream:
@@ -147,8 +147,11 @@ class Device:
         """Hold the host until everything submitted to the device is done.
 
         Raises:
-            CudabwError: A stream of the device is being captured; the capture goes on.
+            CudabwError: A closed gate holds some of it, so that the host would wait for ever, or a stream of the
+                device is being captured; the capture goes on.
         """
+        if self.closed_gates:
+            raise CudabwError("the host would wait for ever for work that a closed gate holds", hint="Open it.")
         streams = [stream for stream in self.streams if not stream.closed]
         for stream in streams:
             stream.require_not_capturing("the host cannot wait for its device")

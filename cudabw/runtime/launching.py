@@ -1,13 +1,12 @@
 """Launches in their stages: convert the arguments, take ownership, pack, and call the driver.
 
 Parameters are passed to ``cuLaunchKernelEx`` as the address of a kept array of pointers into a kept block of bytes,
-with a kept configuration. Of all forms that the bindings take it is the one that asks least of them.
+with a kept configuration: so all that the call takes is bound once, and a launch only writes into the block.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,20 +16,24 @@ from cudabw.runtime.ownership import guard, take, use_again
 from cudabw.runtime.signature import CType, CValue, layout, offsets
 
 if TYPE_CHECKING:
+    import functools
     from collections.abc import Callable, Sequence
 
     from cudabw.runtime.configuration import Configuration
-    from cudabw.runtime.kernels import Function
+    from cudabw.runtime.function import Function
     from cudabw.runtime.ownership import Use
     from cudabw.runtime.stream import Stream
 
-Arguments: TypeAlias = "tuple[Sequence[Any], Sequence[Use]]"
-"""The converted arguments of a launch: what ``struct`` packs, and the memory that the kernel can reach."""
+Memories: TypeAlias = "list[Use | tuple[Use, ...] | None]"
+"""What memory each argument lets the kernel reach."""
+
+Arguments: TypeAlias = "tuple[list[Any], Memories]"
+"""The converted arguments of a launch, never changed: what ``struct`` packs for each, and the memory it reaches."""
 
 
 def separate(values: Sequence[CValue]) -> Arguments:
     """Typed values as the arguments of a launch."""
-    return [value for _, value, _ in values], flatten(memory for _, _, memory in values)
+    return [value for _, value, _ in values], [memory for _, _, memory in values]
 
 
 # What conversion raises, and is said with the position of the argument.
@@ -71,8 +74,7 @@ class Launcher:
         stream: Where it runs.
 
     Attributes:
-        driver_call: The bare call to the driver with what was packed last; takes nothing and returns
-            the bindings' status tuple.
+        driver_call: The bare call to the driver with what was packed last; takes nothing and returns the status.
 
     Raises:
         ClosedError: The module or the stream was closed.
@@ -94,17 +96,26 @@ class Launcher:
         self.configuration = configuration
         self.stream = stream
         self._device = stream.device
+        self._lock = stream.device.lock
+        self._conversions = stream.device.conversions
         self._converters = _Converters()
+        # What a launch took last, and the epoch of the stream for which that lasts; None to take it again.
+        self._taken: Memories = []
+        self._epoch: object = None
         self._offsets = offsets(types)
         code, size = layout(types)
-        self._nested = any(ctype.members for ctype in types)
         self._block = bytearray(size)
         self._pack_into = struct.Struct(f"<{code}").pack_into
-        self._pointers, address = _pointers_into(self._block, self._offsets)
-        self.driver_call: Callable[[], tuple[Any, ...]] = functools.partial(
-            stream.device.driver.api.cuLaunchKernelEx, configuration.for_driver(stream), function.handle, address, 0
-        )
+        self.driver_call: Callable[[], int] = self._bind_driver_call()
         function.launchers.add(self)
+
+    def _bind_driver_call(self) -> functools.partial[int]:
+        pointers, address = _pointers_into(self._block, self._offsets)
+        config = self.configuration.for_driver(self.stream)
+        call = self._device.driver.bind_launch(config, self.function.handle, address)
+        # An address keeps nothing alive, and the call may outlive the launcher.
+        call.__dict__["pointers"] = pointers
+        return call
 
     def __call__(self, *args: object) -> None:
         """Convert the arguments and launch.
@@ -120,23 +131,38 @@ class Launcher:
 
     def submit(self, arguments: Arguments) -> None:
         """Launch with arguments that were converted before: take ownership, pack, call the driver."""
-        values, uses = arguments
-        lock = self._device.lock
+        values, memories = arguments
+        lock = self._lock
         lock.acquire()
         # Not a with statement, which takes twice as long.
         try:
-            if use_again(uses, self.stream):
+            if (self._epoch is self.stream.epoch and memories == self._taken) or self._take_again(memories):
                 self._pack_into(self._block, 0, *values)
-                (status,) = self.driver_call()
+                status = self.driver_call()
                 if status:
                     self.recover(status)
                 return
         finally:
             lock.release()
+        uses = flatten(memories)
         with guard(self._device, uses):
-            take(uses, self.stream, self._device.waits, reaches=True)
+            self._take(memories, uses)
             self.pack(arguments)
             self.launch()
+
+    def _take_again(self, memories: Memories) -> bool:
+        """The usual case of :meth:`_take`, under the device's own lock; whether it was that."""
+        if not use_again(flatten(memories), self.stream):
+            return False
+        self._taken, self._epoch = memories, self.stream.epoch
+        return True
+
+    def _take(self, memories: Memories, uses: Sequence[Use]) -> None:
+        stream, device = self.stream, self._device
+        take(uses, stream, device.waits, reaches=True)
+        # As for prepared launches, see there; but what a foreign array is wrapped in is new at each conversion.
+        lasting = stream.runs_in is stream.epoch and all(use.device is device for use in uses)
+        self._taken, self._epoch = (memories, stream.epoch) if lasting else ([], None)
 
     def convert(self, args: Sequence[object]) -> Arguments:
         """Convert arguments to the types of the signature; counts each of them."""
@@ -144,7 +170,7 @@ class Launcher:
             raise wrong_count(self.function.name, len(self.types), len(args))
         converters = self._converters
         values: list[Any] = []
-        memories: list[Any] = []
+        memories: Memories = []
         # Typed values are taken apart as they come: a list of them would only be gone through again.
         try:
             for argument, expected in zip(args, self.types):  # noqa: B905 - compared above, and it takes time
@@ -152,12 +178,11 @@ class Launcher:
                 if ctype is not expected:
                     _, value, memory = fit((ctype, value, memory), expected)
                 values.append(value)
-                if memory is not None:
-                    memories.append(memory)
+                memories.append(memory)
         except CONVERSION_ERRORS as error:
             raise located(error, self.function.name, len(values)) from error
-        self._device.conversions.arguments += len(values)
-        return values, flatten(memories) if self._nested else memories
+        self._conversions.arguments += len(values)
+        return values, memories
 
     def convert_one(self, position: int, argument: object) -> CValue:
         """Convert one argument to the type of the signature; counts it."""
@@ -170,16 +195,17 @@ class Launcher:
 
     def own(self, arguments: Arguments) -> None:
         """Take ownership of what converted arguments reach, as a launch does first."""
-        _, uses = arguments
-        lock = self._device.lock
+        _, memories = arguments
+        lock = self._lock
         lock.acquire()
         try:
-            if use_again(uses, self.stream):
+            if (self._epoch is self.stream.epoch and memories == self._taken) or self._take_again(memories):
                 return
         finally:
             lock.release()
+        uses = flatten(memories)
         with guard(self._device, uses):
-            take(uses, self.stream, self._device.waits, reaches=True)
+            self._take(memories, uses)
 
     def pack(self, arguments: Arguments) -> None:
         """Write converted arguments where the driver reads them."""
@@ -195,11 +221,11 @@ class Launcher:
         Raises:
             LaunchError: The driver refused the launch.
         """
-        (status,) = self.driver_call()
+        status = self.driver_call()
         if status:
             self.recover(status)
 
-    def recover(self, status: Any) -> None:  # noqa: ANN401 - a CUresult
+    def recover(self, status: int) -> None:
         """Launch again where the thread only lacked the device's context.
 
         Making the context current before every launch would cost as much as the rest of ours.
@@ -207,9 +233,9 @@ class Launcher:
         Raises:
             LaunchError: The driver refused the launch for another reason, or again.
         """
-        if int(status) in _WRONG_CONTEXT:
+        if status in _WRONG_CONTEXT:
             self._device.activate()
-            (status,) = self.driver_call()
+            status = self.driver_call()
         try:
             self._device.driver.check("cuLaunchKernelEx", status)
         except DriverError as error:
@@ -228,7 +254,11 @@ class Launcher:
 
     def close(self) -> None:
         """Refuse later launches, because the module is going to be unloaded."""
-        self.driver_call = self.function.require_loaded
+        self.driver_call = self._refuse
+
+    def _refuse(self) -> int:
+        self.function.require_loaded()
+        return 0
 
 
 def _pointers_into(block: bytearray, positions: Sequence[int]) -> tuple[Any, int]:

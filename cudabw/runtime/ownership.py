@@ -18,33 +18,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from cudabw.errors import ClosedError
+from cudabw.runtime.locks import Locks
 from cudabw.runtime.peer import require_peer_access
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from types import TracebackType
+    from collections.abc import Iterable, Iterator
 
+    from cudabw.runtime.counters import WaitCounters
     from cudabw.runtime.device import Device
+    from cudabw.runtime.locks import Lock
     from cudabw.runtime.stream import Stream
-
-
-class WaitCounters:
-    """How many waits ownership has asked for, on the streams and of the host."""
-
-    __slots__ = ("host", "stream")
-
-    def __init__(self) -> None:
-        self.stream = 0
-        self.host = 0
-
-
-class ConversionCounter:
-    """How many arguments were converted from Python values to C values."""
-
-    __slots__ = ("arguments",)
-
-    def __init__(self) -> None:
-        self.arguments = 0
 
 
 class Use(Protocol):
@@ -314,49 +297,6 @@ def settle(ownership: Ownership, waits: WaitCounters) -> None:
     if stream is not None and not stream.closed and ownership.in_use:
         stream.synchronize()
         waits.host += 1
-
-
-class Locks:
-    """The locks of several devices as one, taken in the same order by everybody."""
-
-    __slots__ = ("_devices",)
-
-    def __init__(self, devices: Sequence[Device]) -> None:
-        self._devices = sorted(devices, key=lambda device: (device.ordinal, id(device)))
-
-    def acquire(self) -> bool:
-        """Take all of them."""
-        for device in self._devices:
-            device.lock.acquire()
-        return True
-
-    def release(self) -> None:
-        """Give all of them back."""
-        for device in reversed(self._devices):
-            device.lock.release()
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
-
-class Lock(Protocol):
-    """What a device's lock and :class:`Locks` have in common."""
-
-    def acquire(self) -> bool:
-        """Wait for it and take it."""
-
-    def release(self) -> None:
-        """Give it back."""
-
-    def __enter__(self) -> bool: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 def guard(device: Device, uses: Iterable[Use]) -> Lock:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudabw.errors import ClosedError
+from cudabw.runtime.arguments import flatten
+from cudabw.runtime.buffer import Buffer
 from cudabw.runtime.launching import Launcher, located, separate
-from cudabw.runtime.memory import Buffer
 from cudabw.runtime.ownership import guard, take
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class PreparedLaunch:
 
     def _look_at_all(self) -> Arguments:
         arguments = separate(self._values)
-        self._uses: Sequence[Use] = arguments[1]
+        self._uses: Sequence[Use] = flatten(arguments[1])
         self._lock = guard(self.stream.device, self._uses)
         # The epoch in which ownership was taken last; None to take it again.
         self._epoch: object = None
@@ -69,7 +70,7 @@ class PreparedLaunch:
         """
         if self._unowned and self._epoch is self.stream.epoch:
             # Nothing is handed over, so nothing has to be one step with it.
-            (status,) = self._call()
+            status = self._call()
             if status:
                 self._launcher.recover(status)
             return
@@ -79,7 +80,7 @@ class PreparedLaunch:
         try:
             if self._epoch is not self.stream.epoch:
                 self._take()
-            (status,) = self._call()
+            status = self._call()
             if status:
                 self._launcher.recover(status)
         finally:

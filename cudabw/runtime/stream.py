@@ -1,18 +1,19 @@
-"""Streams, events, and the gate that holds queued work until it is opened."""
+"""Streams: in-order queues of work on a device."""
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from typing import TYPE_CHECKING, Any
 
-from cudabw.errors import ClosedError, CudabwError, UnsupportedError
+from cudabw.errors import ClosedError, CudabwError
+from cudabw.runtime.event import Event
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
     from cudabw.runtime.device import Device
+    from cudabw.runtime.gate import Gate
     from cudabw.runtime.ownership import Use
 
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
@@ -29,7 +30,7 @@ class Stream:
         epoch: Replaced whenever a launch that took ownership here must look at its memory again.
         runs_in: The latest epoch in which the stream was seen open and not being captured.
         recorded: What the capture in progress uses, as keys; None unless :func:`cudabw.runtime.capture.capture` runs.
-        gate: The gate that holds this stream's work at present, if any.
+        gates: The gates that hold this stream's work at present, also through another stream that it waits for.
     """
 
     def __init__(self, device: Device) -> None:
@@ -39,7 +40,7 @@ class Stream:
         self.completed = 0
         self.epoch = object()
         self.recorded: dict[Use, None] | None = None
-        self.gate: Gate | None = None
+        self.gates: set[Gate] = set()
         self.runs_in: object = None
         self._hand_over: Event | None = None
         self._hand_over_lock = threading.Lock()
@@ -52,11 +53,11 @@ class Stream:
             CudabwError: A closed gate holds the work, so that the host would wait for ever, or the stream is being
                 captured; the capture goes on.
         """
-        if self.gate is not None:
+        if self.gates:
             raise CudabwError("the host would wait for ever for a stream that a closed gate holds", hint="Open it.")
         self.require_not_capturing("the host cannot wait for it")
         covered = self.mark()
-        self.device.call("cuStreamSynchronize", self._open_handle())
+        self.device.call("cuStreamSynchronize", self.open_handle())
         self.completed = max(self.completed, covered)
         self.device.reap()
 
@@ -65,7 +66,7 @@ class Stream:
         if self.capturing:
             return False
         covered = self.mark()
-        if not self.device.poll("cuStreamQuery", self._open_handle()):
+        if not self.device.poll("cuStreamQuery", self.open_handle()):
             return False
         self.completed = max(self.completed, covered)
         return True
@@ -95,7 +96,7 @@ class Stream:
         epoch = self.epoch
         if self.runs_in is epoch:
             return False
-        if int(self.device.call("cuStreamIsCapturing", self._open_handle())):
+        if int(self.device.call("cuStreamIsCapturing", self.open_handle())):
             return True
         self.runs_in = epoch
         return False
@@ -114,7 +115,7 @@ class Stream:
 
     def wait(self, event: Event) -> None:
         """Let work submitted from now on wait for an event; the host does not wait."""
-        self.device.call("cuStreamWaitEvent", self._open_handle(), event.handle, 0)
+        self.device.call("cuStreamWaitEvent", self.open_handle(), event.handle, 0)
 
     def wait_for(self, other: Stream) -> None:
         """Let work submitted from now on wait for all work now queued on another stream.
@@ -130,6 +131,8 @@ class Stream:
             # One event per stream is enough: a wait refers to the record that was latest when it was queued.
             other._hand_over.record(other)
             self.wait(other._hand_over)
+        for gate in tuple(other.gates):
+            gate.also_holds(self)
 
     def wait_for_handle(self, handle: int) -> None:
         """As :meth:`wait_for`, for a stream of another library, such as 1 for CUDA's default stream.
@@ -176,143 +179,21 @@ class Stream:
         Raises:
             ClosedError: The stream was closed.
         """
-        self._open_handle()
+        self.open_handle()
 
-    def _open_handle(self) -> Any:  # noqa: ANN401 - the binding's own handle type
+    def open_handle(self) -> Any:  # noqa: ANN401 - the binding's own handle type
+        """The driver's handle.
+
+        Raises:
+            ClosedError: The stream was closed.
+        """
         if self.handle is None:
             raise ClosedError("this stream was closed", hint="Create another with device.stream().")
         return self.handle
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """The stream protocol that cuda.core, CuPy and others understand: version and handle."""
-        return 0, int(self._open_handle())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class Event:
-    """A mark in a stream, stamped with the device's clock when the stream reaches it.
-
-    Args:
-        device: The device it belongs to.
-        timing: Whether it is stamped; an event that only orders work is cheaper.
-    """
-
-    def __init__(self, device: Device, *, timing: bool = True) -> None:
-        flags = device.driver.api.CUevent_flags
-        flag = flags.CU_EVENT_DEFAULT if timing else flags.CU_EVENT_DISABLE_TIMING
-        self.device = device
-        self.handle: Any = device.call("cuEventCreate", int(flag))
-
-    def record(self, stream: Stream) -> None:
-        """Place the mark after the work queued so far."""
-        self.device.call("cuEventRecord", self.handle, stream.handle)
-
-    def synchronize(self) -> None:
-        """Hold the host until the stream has reached the mark."""
-        self.device.call("cuEventSynchronize", self.handle)
-
-    def ready(self) -> bool:
-        """Whether the stream has reached the mark, asked without waiting."""
-        return self.device.poll("cuEventQuery", self.handle)
-
-    def seconds_since(self, start: Event) -> float:
-        """Device time in seconds from another event to this one; both must have been reached."""
-        return float(self.device.call("cuEventElapsedTime", start.handle, self.handle)) * 1e-3
-
-    def close(self) -> None:
-        """Destroy the event; closing again does nothing."""
-        if self.handle is not None:
-            handle, self.handle = self.handle, None
-            self.device.call("cuEventDestroy", handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class Gate:
-    """Holds a stream's queued work until it is opened, so that queueing it is not timed.
-
-    The stream waits (``cuStreamWaitValue32``) for a word of mapped host memory to reach the number of
-    the latest closing. A watchdog opens a forgotten gate, so that nothing waits for ever.
-
-    Args:
-        device: The device whose streams it can hold.
-        watchdog_s: Seconds of real time after which a closed gate opens by itself.
-
-    Raises:
-        UnsupportedError: The device or driver cannot wait for a value.
-        DriverError: The word of mapped memory was refused.
-    """
-
-    def __init__(self, device: Device, *, watchdog_s: float = 20.0) -> None:
-        if not device.driver.has("cuStreamWaitValue32"):
-            raise UnsupportedError("this driver has no cuStreamWaitValue32")
-        api = device.driver.api
-        self.device = device
-        self.expired = False
-        self._watchdog_s = watchdog_s
-        self._closings = 0
-        self._timer: threading.Timer | None = None
-        self._stream: Stream | None = None
-        self._host: int | None = int(device.call("cuMemHostAlloc", 4, api.CU_MEMHOSTALLOC_DEVICEMAP))
-        self._word = ctypes.c_uint32.from_address(self._host)
-        self._word.value = 0
-        self._address = device.call("cuMemHostGetDevicePointer", self._host, 0)
-        self._at_least = int(api.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)
-
-    def close_on(self, stream: Stream) -> None:
-        """Hold all work queued on ``stream`` from now on.
-
-        Raises:
-            CudabwError: The gate already holds a stream.
-        """
-        if self._stream is not None:
-            raise CudabwError("this gate already holds a stream", hint="Open it first.")
-        self._closings += 1
-        self.device.call("cuStreamWaitValue32", stream.handle, self._address, self._closings, self._at_least)
-        stream.gate = self
-        self._stream = stream
-        self.device.closed_gates += 1
-        self.expired = False
-        self._timer = threading.Timer(self._watchdog_s, self._expire)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def open(self) -> None:
-        """Let the held work run; opening an open gate does nothing."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._stream is not None:
-            self._stream.gate = None
-            self._stream = None
-            self.device.closed_gates -= 1
-        if self._host is not None:
-            self._word.value = self._closings
-
-    def _expire(self) -> None:
-        # Only the word: the owner still finds the gate closed, opens it itself and sees that it expired.
-        self.expired = True
-        self._word.value = self._closings
-
-    def close(self) -> None:
-        """Open the gate and free its word; closing again does nothing."""
-        self.open()
-        if self._host is not None:
-            host, self._host = self._host, None
-            self.device.call("cuMemFreeHost", host)
+        return 0, int(self.open_handle())
 
     def __enter__(self) -> Self:
         return self

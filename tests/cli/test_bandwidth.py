@@ -19,7 +19,7 @@ KINDS = ["pageable", "pinned", "mapped", "write-combined", "registered", "manage
 GIB = 1 << 30
 
 TABLE = """\
-Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
 
 Memory       Size  h2d GB/s  ±  d2h GB/s  ±  Clock
 ───────────────────────────────────────────────────

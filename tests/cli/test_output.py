@@ -1,5 +1,6 @@
 """What reaches stdout and stderr when they are pipes, files, terminals, full or closed."""
 
+import io
 import json
 import os
 import pty
@@ -9,13 +10,15 @@ import threading
 
 import pytest
 
+from cudabw.cli.present import write_result
+
 SETTINGS = json.dumps({"clock": {"h2d": 50e9, "d2h": 25e9}})
 MEASURE = ("bandwidth", "--backend", "emulated", "--size", "4KiB", "--trials", "1", "--pinned")
 # More than a pipe holds, so that the reader's absence is noticed whenever it leaves.
 LARGE = ("bandwidth", "--backend", "emulated", "--pinned", "--trials", "1", "--size", "3GiB:5GiB:+16MiB", "--json")
 
 UNICODE = """\
-Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
 
 Memory   Size  h2d GB/s  ±  d2h GB/s  ±  Clock
 ───────────────────────────────────────────────
@@ -25,7 +28,7 @@ one trial.
 """
 
 ASCII = """\
-Host <-> device bandwidth | device 0: EMULATED, not a GPU: figures are host memory's
+Host <-> device bandwidth | device 0: EMULATED, not a GPU (host memory)
 
 Memory | Size |h2d GB/s |+/- |d2h GB/s |+/- |Clock
 -------+------+---------+----+---------+----+------
@@ -110,6 +113,13 @@ def test_a_decimal_comma_changes_nothing(measure):
     if not names:
         pytest.skip("this system has no locale with a decimal comma")
     assert measure(environment={"LC_ALL": names[0]}).stdout.decode() == UNICODE
+
+
+def test_what_the_readers_characters_lack_is_replaced(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    write_result("Grafikkarte für Ärzte\n")
+    assert stream.buffer.getvalue() == b"Grafikkarte f?r ?rzte\n"
 
 
 # Colour and progress
@@ -226,6 +236,13 @@ def test_a_closed_stdout_is_said_before_measuring(measure):
 def test_a_closed_stderr_costs_no_result(measure):
     done = measure(environment={"PYTHONIOENCODING": "utf-8", "CUDA_LAUNCH_BLOCKING": "1"}, redirections="2>&-")
     assert (done.returncode, done.stdout.decode()) == (0, UNICODE)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["bandwidth", "--help"], ["devices", "--backend", "emulated"]])
+def test_what_is_printed_to_a_closed_stdout_is_said_to_be_lost(measure, arguments):
+    done = measure(*arguments, redirections=">&-")
+    assert done.returncode == 1
+    assert done.stderr == b"cudabw: error: the output could not be written: stdout is closed\n"
 
 
 def test_a_usage_error_with_both_closed_keeps_its_code(measure):

@@ -211,7 +211,7 @@ def test_the_smoke_suite_measures_every_kind(capsys):
     assert run(["run", "smoke"]) == 0
     captured = capsys.readouterr()
     title, *table = captured.out.splitlines()
-    assert title == "Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's"
+    assert title == "Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)"
     rows = [" ".join(line.split()[:3]) for line in table if " B " in line or " MiB " in line]
     kinds = ["pageable", "pinned", "mapped", "write-combined", "registered", "managed"]
     assert rows == [f"{kind} {size}" for kind in kinds for size in ("1000 B", "4097 B", "20 MiB")]

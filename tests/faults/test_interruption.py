@@ -98,7 +98,7 @@ def test_a_signal_stops_the_run_and_keeps_what_is_finished(number, code):
         assert case["notes"] == [f"{len(case['trials'])} of 100 trials: interrupted"]
     rest = {(case["state"], case["reason"]) for case in document["cases"] if case not in finished}
     assert rest <= {("failed", "interrupted")}
-    assert "cudabw: stopping after the current copy; a second signal ends at once" in measurement.shown
+    assert "cudabw: stopping as soon as what runs is done; a second signal ends at once" in measurement.shown
 
 
 def test_an_interrupted_table_shows_what_is_finished():

@@ -14,7 +14,7 @@ SLOW = {"h2d": 1e9, "d2h": 1e9}
 # Copies of a case's first trial, which are those of 2 + 5 batches, and of each further trial.
 FIRST, TRIAL = 14, 10
 FAST = {"h2d": 50e9, "d2h": 25e9}
-TITLE = "Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's\n\n"
+TITLE = "Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)\n\n"
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def states(done):
 # Only the measured copies are of this size; what fills and checks device memory passes in pieces of 16 MiB.
 ONLY_MEASURED = {"at_least_bytes": 32 * MIB}
 NOTHING_MOVED = "byte 0 of the destination holds 0x00 where the source holds 0x01"
-ONE_BYTE_WRONG = "byte 16777216 of the destination holds 0xfe where the source holds 0x01"
+ONE_BYTE_WRONG = "byte 16777216 of the destination holds 0x02 where the source holds 0x01"
 
 
 def test_the_row_of_a_copy_that_moves_nothing_has_no_number(measure):

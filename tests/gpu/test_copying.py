@@ -15,12 +15,13 @@ from cudabw.measuring.timing import BatchTimer
 from cudabw.measuring.verification import Pattern, stamp_device, stamp_host
 from cudabw.results.model import Clock
 from cudabw.runtime.device import Device
+from cudabw.runtime.event import Event
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import DeviceBuffer, ManagedBuffer, PageableBuffer, PinnedBuffer
-from cudabw.runtime.stream import Event, Gate
 
 pytestmark = pytest.mark.gpu
 
-MAKERS = {**HOST_BUFFERS, "device": DeviceBuffer}
+KINDS = (*HOST_BUFFERS, "device")
 SIZES = (1, 3, 4095, 4096, 4097, 65535, 65536, 65537, (1 << 20) + 1)
 OFFSETS = ((1, 3), (13, 0), (63, 1), (3, 9), (0, 7), (7, 63), (5, 5), (9, 13), (31, 33))
 LARGEST = max(SIZES) + 64
@@ -67,11 +68,15 @@ def read(buffer):
     return out
 
 
+def make(kind, device):
+    return DeviceBuffer(device, LARGEST) if kind == "device" else HOST_BUFFERS[kind](device, LARGEST)()
+
+
 @pytest.mark.parametrize("queued", [False, True], ids=["sync", "stream"])
-@pytest.mark.parametrize(("to", "frm"), list(product(MAKERS, MAKERS)))
+@pytest.mark.parametrize(("to", "frm"), list(product(KINDS, KINDS)))
 def test_every_pair_of_kinds_moves_exactly_its_bytes(gpu, stream, noise, to, frm, queued):
     untouched = np.full(LARGEST, 0xA5, np.uint8)
-    with MAKERS[to](gpu, LARGEST) as destination, MAKERS[frm](gpu, LARGEST) as source:
+    with make(to, gpu) as destination, make(frm, gpu) as source:
         write(source, noise)
         for (at_destination, at_source), size in zip(OFFSETS, SIZES, strict=True):
             write(destination, untouched)

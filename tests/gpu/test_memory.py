@@ -11,6 +11,7 @@ from cudabw.driver.loader import Backend, load_driver
 from cudabw.errors import DriverError, MemorySideError
 from cudabw.runtime.confirmation import confirm
 from cudabw.runtime.device import Device
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import (
     DeviceBuffer,
     ManagedBuffer,
@@ -20,7 +21,6 @@ from cudabw.runtime.memory import (
     RegisteredBuffer,
     WriteCombinedBuffer,
 )
-from cudabw.runtime.stream import Gate
 
 pytestmark = pytest.mark.gpu
 

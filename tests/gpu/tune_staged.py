@@ -8,7 +8,6 @@ Everything is timed in turns in one process; printed are medians in GB/s and the
 """
 
 import argparse
-import ctypes
 import json
 import mmap
 import os
@@ -29,12 +28,13 @@ from cudabw.copying.kernel_copy import KernelCopier, blocks_for
 from cudabw.copying.staged_copy import StagedCopier
 from cudabw.copying.staging_calibration import JOBS, Setting, usable_cpus
 from cudabw.copying.staging_jobs import cut
-from cudabw.copying.staging_slots import Bay, Crew, Slot
+from cudabw.copying.staging_slots import Crew
 from cudabw.copying.staging_stores import past_caches, through_caches
 from cudabw.driver.loader import Backend, load_driver
 from cudabw.measuring.timing import BatchTimer
 from cudabw.measuring.verification import Pattern
 from cudabw.runtime.device import Device
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import (
     DeviceBuffer,
     MappedBuffer,
@@ -43,7 +43,6 @@ from cudabw.runtime.memory import (
     RegisteredBuffer,
     WriteCombinedBuffer,
 )
-from cudabw.runtime.stream import Event, Gate, Stream
 from cudabw.units import format_size, parse_size
 
 MIB = 1 << 20
@@ -71,23 +70,7 @@ def in_turns(ways, rounds):
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
-# -- other ways to copy and other slots ------------------------------------------------------------
-
-
-def numpy_copy(dst, src, nbytes):
-    to, frm = (np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8) for address in (dst, src))
-    np.copyto(to, frm)
-
-
-def driver_host_copy(device):
-    call, address = device.driver.api.cuMemcpy, device.driver.api.CUdeviceptr
-
-    def host_copy(dst, src, nbytes):
-        device.activate()
-        (status,) = call(address(dst), address(src), nbytes)
-        device.driver.check("cuMemcpy", status)
-
-    return host_copy
+# -- other slots -----------------------------------------------------------------------------------
 
 
 def huge_pages(nbytes):
@@ -98,52 +81,6 @@ def huge_pages(nbytes):
     array = np.frombuffer(pages, np.uint8)[:nbytes]
     array[:] = 1
     return array
-
-
-class UnmarkedSlot(Slot):
-    """A slot with a stream of its own, which needs no event."""
-
-    def wait(self):
-        self._require("cuStreamSynchronize", self._api.cuStreamSynchronize(self._stream))
-
-    def empty_into(self, device_address, nbytes):
-        to = self._api.CUdeviceptr(device_address)
-        self._require("cuMemcpyHtoDAsync", self._api.cuMemcpyHtoDAsync(to, self.address, nbytes, self._stream))
-
-    def fill_from(self, device_address, nbytes):
-        frm = self._api.CUdeviceptr(device_address)
-        self._require("cuMemcpyDtoHAsync", self._api.cuMemcpyDtoHAsync(self.address, frm, nbytes, self._stream))
-
-
-class StreamPerSlotBay(Bay):
-    def __init__(self, device, nbytes, owned):
-        super().__init__(device, nbytes, owned)
-        with device.lock:
-            memory = owned.enter_context(PinnedBuffer(device, len(self.slots) * nbytes))
-        self.streams = [owned.enter_context(Stream(device)) for _ in self.slots]
-        event = Event(device, timing=False)
-        self.slots = [
-            UnmarkedSlot(memory[number * nbytes :][:nbytes], stream, event)
-            for number, stream in enumerate(self.streams)
-        ]
-
-    def drain(self):
-        for slot in self.slots:
-            slot.wait()
-
-
-class SharedStreamBay(Bay):
-    """All workers queue on one stream; slots and events stay their own."""
-
-    shared = None
-
-    def __init__(self, device, nbytes, owned):
-        super().__init__(device, nbytes, owned)
-        with device.lock:
-            SharedStreamBay.shared = SharedStreamBay.shared or Stream(device)
-        self.stream = SharedStreamBay.shared
-        for slot in self.slots:
-            slot._stream = self.stream.handle
 
 
 @contextmanager
@@ -207,7 +144,7 @@ def compare_settings(bench, nbytes, cpus, rounds):
             settings = {
                 f"{count} workers, {format_size(slot)}, {name}": Setting(count, slot, streaming, 1)
                 for count in counts
-                for slot in (MIB, 2 * MIB, 4 * MIB, 8 * MIB)
+                for slot in (2 * MIB, 4 * MIB, 8 * MIB)
                 for name, streaming in stores.items()
             }
             ways |= {name: bench.staged(crew, direction, nbytes, s) for name, s in settings.items()}
@@ -230,9 +167,6 @@ def compare_variants(bench, nbytes, best, rounds):
     bays = {
         "as it is": {},
         "3 slots": {"SLOTS_PER_WORKER": 3},
-        "4 slots": {"SLOTS_PER_WORKER": 4},
-        "stream per slot, no events": {"Bay": StreamPerSlotBay},
-        "one stream": {"Bay": SharedStreamBay},
         "write-combined slots": {"PinnedBuffer": WriteCombinedBuffer},
         "slots of registered huge pages": {"PinnedBuffer": lambda d, n: RegisteredBuffer(d, huge_pages(n))},
     }
@@ -247,15 +181,13 @@ def compare_variants(bench, nbytes, best, rounds):
                 ways[name] = bench.staged(crew, direction, nbytes, setting)
         crew = crews["as it is"]
         pieces = {"even pieces": even(nbytes, setting.slot)}
-        for smallest in (128 << 10, 256 << 10, MIB, 2 * MIB):
+        for smallest in (512 << 10, MIB, 2 * MIB, 3 * MIB, 4 * MIB, 6 * MIB):
             with patched(staging_jobs, SMALLEST_PIECE=smallest):
                 cuts = tuple(cut(nbytes, setting.slot, setting.threads))
             pieces[f"smallest piece {format_size(smallest)}"] = cuts
         for name, cuts in pieces.items():
             ways[name] = bench.staged(crew, direction, nbytes, setting, pieces=cuts)
-        copies = {"numpy.copyto": numpy_copy, "cuMemcpy": driver_host_copy(device), "memmove": through_caches()}
-        if past_caches():
-            copies["streaming"] = past_caches()
+        copies = {"memmove": through_caches(), "streaming": past_caches() or through_caches()}
         for name, copy_bytes in copies.items():
             ways[name] = bench.staged(crew, direction, nbytes, setting, copy_bytes=copy_bytes)
         array = huge_pages(nbytes)
@@ -297,7 +229,7 @@ def compare_size(bench, copier, crew, direction, nbytes):
     }
     if nbytes >= MIB // 2:
         streaming = bool(past_caches()) and direction == "d2h"
-        for count in sorted({1, 2, 4, crew.workers}):
+        for count in sorted({1, 2, 4, len(crew.workers)}):
             run = bench.staged(crew, direction, nbytes, Setting(count, 4 * MIB, streaming, 1))
             ways[f"staged, {count} workers"] = lambda run=run: [run() for _ in range(times)]
     seconds = in_turns(ways, 9 if nbytes >= 64 * MIB else 15)

@@ -31,4 +31,5 @@ def move(destination: int, source: int, nbytes: int, fault: str | None) -> None:
     ctypes.memmove(destination, source, nbytes)
     if fault == "corrupt":
         middle = ctypes.c_uint8.from_address(destination + nbytes // 2)
-        middle.value ^= 0xFF
+        # Not flipped back by a second corruption on the way home.
+        middle.value += 1

@@ -30,7 +30,8 @@ from cudabw.measuring.bursts import Burst
 from cudabw.measuring.queue_depth import detect_queue_depth
 from cudabw.results.exit_code import exit_code
 from cudabw.results.files import to_json
-from cudabw.results.launch import ARG_TYPES, Counts, Mode, QueueDepth, SetTrial, Verdict
+from cudabw.results.launch import ARG_TYPES, Counts, Mode, Verdict
+from cudabw.results.launch_sets import QueueDepth, SetTrial
 from cudabw.results.model import RunResult, State
 from cudabw.runtime.arguments import convert
 from cudabw.runtime.memory import DeviceBuffer
@@ -141,7 +142,13 @@ def test_stages_add_up_and_conversion_is_in_its_own(modelled):
 
 
 def test_stages_that_do_not_add_up_are_flagged(modelled, clock, monkeypatch):
-    monkeypatch.setattr(NullLaunches, "_pack", lambda _, times: clock.advance(0.11 * CALL * times))
+    stepwise = NullLaunches._convert_own_pack_launch
+
+    def slowly(launches, times):
+        stepwise(launches, times)
+        clock.advance(0.11 * CALL * times)
+
+    monkeypatch.setattr(NullLaunches, "_convert_own_pack_launch", slowly)
     (one,) = measure(modelled, *buffers(1)).launch_overhead.sets
     assert one.stages.sum_s == pytest.approx(1.11 * CALL)
     assert not one.stages.adds_up
@@ -196,7 +203,7 @@ def test_all_samples_are_kept(device):
             assert trial.counts.launches > 2 * ROUNDS * trial.launches_per_burst
     (one,) = outcome.launch_overhead.sets
     assert len(one.trials) == 3
-    assert {len(trial.driver_s) for trial in one.trials} == {2 * ROUNDS}
+    assert {len(trial.through_driver_s) for trial in one.trials} == {2 * ROUNDS}
 
 
 def disturb_packed(monkeypatch, disturb):

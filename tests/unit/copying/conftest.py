@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cudabw.benchmarks.transfers import HOST_BUFFERS
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import DeviceBuffer
-from cudabw.runtime.stream import Gate
 
 
 @pytest.fixture

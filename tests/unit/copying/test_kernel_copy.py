@@ -13,8 +13,8 @@ from cudabw.errors import ClosedError, MemorySideError
 from cudabw.measuring.timing import BatchTimer
 from cudabw.results.model import Clock
 from cudabw.runtime import ptx
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import DeviceBuffer, MappedBuffer, PageableBuffer, RegisteredBuffer
-from cudabw.runtime.stream import Gate
 
 SIZES = (0, 1, 3, 4095, 4096, 4097, 65535, 65536, 65537, (1 << 20) + 1)
 OFFSETS = ((0, 0), (1, 3), (13, 0), (63, 1), (3, 9), (0, 7), (7, 63), (5, 5), (9, 13), (31, 33))

@@ -8,8 +8,8 @@ from cudabw.driver.emulated import Fault, Shape
 from cudabw.driver.emulated.clock import ModelledClock
 from cudabw.errors import ClosedError, UnsupportedError
 from cudabw.runtime.device import Device
+from cudabw.runtime.event import Event
 from cudabw.runtime.memory import ManagedBuffer, PageableBuffer
-from cudabw.runtime.stream import Event
 
 NBYTES = 1 << 20
 

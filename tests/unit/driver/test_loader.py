@@ -21,6 +21,9 @@ class FakeLibrary:
     def __init__(self, *, init=0, version=13000, version_status=0):
         self._init, self._version = init, (version_status, version)
 
+    def launch_binder(self):
+        return None
+
     def init(self):
         return self._init
 

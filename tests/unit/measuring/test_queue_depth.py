@@ -4,10 +4,10 @@ import pytest
 
 from cudabw.errors import CudabwError
 from cudabw.measuring.queue_depth import detect_queue_depth, most_in_a_burst
-from cudabw.results.launch import QueueDepth
+from cudabw.results.launch_sets import QueueDepth
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.kernels import Module
 from cudabw.runtime.ptx import null_kernel
-from cudabw.runtime.stream import Gate
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_launch_that_fails_leaves_the_gate_open(stream, gate):
     with pytest.raises(CudabwError, match="no"):
         detect_queue_depth(stream, gate, fail)
     stream.synchronize()
-    assert (stream.gate, stream.device.closed_gates) == (None, 0)
+    assert (stream.gates, stream.device.closed_gates) == (set(), 0)
 
 
 def test_the_gate_can_be_closed_again(stream, gate, launch):

@@ -192,10 +192,11 @@ def test_checking_is_over_when_it_fails(pattern, monkeypatch):
     check = Pattern._check_span
 
     def held_check(self, span, stamp, first):
-        if first == 0:
-            check(self, span, stamp, first)
-        waited.wait()
+        wrong = check(self, span, stamp, first)
+        if first:
+            waited.wait()
         read.append(first)
+        return wrong
 
     def announced_wait(tasks):
         waited.set()
@@ -208,7 +209,7 @@ def test_checking_is_over_when_it_fails(pattern, monkeypatch):
     try:
         with pytest.raises(WrongDataError):
             pattern.check(array, stamp=1)
-        assert sorted(read) == [1, 2]
+        assert sorted(read) == [0, 1, 2]
     finally:
         waited.set()
 

@@ -17,16 +17,17 @@ LINK = Link(generation=5, width=16, ceiling_bytes_per_s=63.0e9, source="nvml")
 GPU = DeviceInfo(ordinal=1, name="NVIDIA H200 [x]", uuid="GPU-1", pci="0000:17:00.0", emulated=False, link=LINK)
 
 
-def case(kind, direction, gb_per_s=None, *, size=64 * MIB, spread=0.0, trials=5, **fields):
+def case(kind, direction, gb_per_s=None, *, size=64 * MIB, spread=0.0, trials=None, **fields):
     """A case of which each field can be set; one without a rate needs a state and a reason."""
     rate = None
+    if trials is None:
+        trials = 0 if gb_per_s is None else 5
     if gb_per_s is not None:
         median = gb_per_s * 1e9
         # The wider side of the interval is the one to show.
         low, high = (None, None) if trials == 1 else (median * (1 - spread), median * (1 + spread / 2))
         rate = Rate(median=median, low=low, high=high, min=median / 2, max=median * 2)
         fields.setdefault("clock", Clock.HOST if kind == "pageable" else Clock.EVENT)
-        fields.setdefault("trials", (Trial(16, (1e-3,)),) * trials)
     return CaseResult(
         id=f"bandwidth/{kind}/driver/{direction}/{size}",
         benchmark="bandwidth",
@@ -36,6 +37,7 @@ def case(kind, direction, gb_per_s=None, *, size=64 * MIB, spread=0.0, trials=5,
         size_bytes=size,
         state=fields.pop("state", State.OK),
         rate_bytes_per_s=rate,
+        trials=(Trial(16, (1e-3,)),) * trials,
         **fields,
     )
 
@@ -70,7 +72,7 @@ MEASURED = run_result(
 )
 
 MEASURED_TEXT = """\
-Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
 
 Memory      Size  h2d GB/s       ±  d2h GB/s     ±  Clock
 ──────────────────────────────────────────────────────────
@@ -81,7 +83,7 @@ median of 5 trials; ± is its 99 % interval.
 """
 
 MEASURED_ASCII = """\
-Host <-> device bandwidth | device 0: EMULATED, not a GPU: figures are host memory's
+Host <-> device bandwidth | device 0: EMULATED, not a GPU (host memory)
 
 Memory   |  Size |h2d GB/s |   +/- |d2h GB/s | +/- |Clock
 ---------+-------+---------+-------+---------+-----+------
@@ -139,7 +141,7 @@ TROUBLED = run_result(
     case("pinned", "d2h", state=State.REFUSED, reason=REFUSED),
     case("mapped", "h2d", 55.0),
     # Its samples are kept, and neither shown nor counted as trials.
-    case("mapped", "d2h", state=State.WRONG_DATA, reason="byte 7 differs", trials=(Trial(1, (1.0,)),) * 9),
+    case("mapped", "d2h", state=State.WRONG_DATA, reason="byte 7 differs", clock=Clock.EVENT, trials=9),
     case("write-combined", "h2d", state=State.FAILED, reason="device 0 was lost"),
     case("write-combined", "d2h", state=State.UNSUPPORTED, reason="no ± here"),
 )
@@ -164,7 +166,7 @@ median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvm
 """
 
 TROUBLED_ASCII = f"""\
-Host <-> device bandwidth | device 0: EMULATED, not a GPU: figures are host memory's
+Host <-> device bandwidth | device 0: EMULATED, not a GPU (host memory)
 
 Memory         |  Size |h2d GB/s |+/- |   d2h GB/s |+/- |Clock |Note
 ---------------+-------+---------+----+------------+----+------+-----
@@ -191,7 +193,7 @@ def test_what_is_missing_says_why_in_a_note_that_equal_reasons_share(width):
 
 def test_a_single_trial_has_no_spread():
     text = """\
-Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
 
 Memory    Size  h2d GB/s  ±  Clock
 ───────────────────────────────────
@@ -204,7 +206,7 @@ one trial.
 
 def test_a_direction_that_a_row_lacks_is_a_dash_and_one_that_no_row_has_is_no_column():
     text = """\
-Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
 
 Memory   Size  h2d GB/s    ±  d2h GB/s    ±  Clock
 ───────────────────────────────────────────────────
@@ -225,7 +227,7 @@ def test_directions_of_different_clocks_name_both():
 
 def test_an_interrupted_run_shows_what_was_finished():
     text = """\
-Host ↔ device bandwidth · device 0: EMULATED, not a GPU: figures are host memory's
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
 
 Memory    Size  h2d GB/s    ±  d2h GB/s  ±  Clock  Note
 ────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from cudabw.report.progress import progress_bar
+from cudabw.report.progress import ProgressBar
 
 
 class Terminal(io.StringIO):
@@ -23,9 +23,9 @@ def _plain_environment(monkeypatch):
 
 
 def follow_a_run(stream):
-    with progress_bar(stream) as follow:
-        follow(0, 6, "pinned h2d 64 MiB")
-        follow(4, 6, "mapped d2h 4 KiB")
+    with ProgressBar(stream) as bar:
+        bar.follow(0, 6, "pinned h2d 64 MiB")
+        bar.follow(4, 6, "mapped d2h 4 KiB")
 
 
 def test_a_terminal_sees_what_is_measured_and_how_much_is_done():
@@ -41,6 +41,21 @@ def test_the_bar_is_gone_and_the_cursor_back_at_the_end():
     follow_a_run(terminal)
     assert terminal.getvalue().rindex("\x1b[?25h") > terminal.getvalue().rindex("\x1b[?25l")
     assert terminal.getvalue().endswith("\x1b[2K")
+
+
+def test_what_is_written_meanwhile_stands_on_a_line_of_its_own():
+    terminal = Terminal()
+    with ProgressBar(terminal) as bar:
+        with bar.hidden():
+            terminal.write("before\n")
+        bar.follow(0, 6, "pinned h2d 64 MiB")
+        with bar.hidden():
+            terminal.write("between\n")
+        bar.follow(1, 6, "pinned d2h 64 MiB")
+    shown = terminal.getvalue()
+    assert shown.startswith("before\n")
+    assert "\x1b[2Kbetween\n" in shown
+    assert shown.index("pinned h2d") < shown.index("between") < shown.index("pinned d2h")
 
 
 @pytest.mark.parametrize("force", ["", "1"])

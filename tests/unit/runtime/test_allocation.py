@@ -10,6 +10,7 @@ import pytest
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.driver.emulated import Fault
 from cudabw.errors import CudabwError, DriverError
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import (
     DeviceBuffer,
     ManagedBuffer,
@@ -19,7 +20,6 @@ from cudabw.runtime.memory import (
     RegisteredBuffer,
     WriteCombinedBuffer,
 )
-from cudabw.runtime.stream import Gate
 
 NBYTES = 1 << 16
 PAGE_LOCKED = {

@@ -9,8 +9,8 @@ from cudabw.copying.driver_copy import copy
 from cudabw.driver.emulated import Fault, Shape
 from cudabw.errors import CudabwError, DriverError, UsageError
 from cudabw.runtime.device import Device, device_count
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import DeviceBuffer, PinnedBuffer
-from cudabw.runtime.stream import Gate
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from cudabw.driver.emulated.shape import Shape
 from cudabw.errors import ClosedError, CudabwError, DriverError
 from cudabw.runtime import ptx
 from cudabw.runtime.capture import capture
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.kernels import Module
 from cudabw.runtime.launching import LaunchError
 from cudabw.runtime.memory import DeviceBuffer, MappedBuffer
-from cudabw.runtime.stream import Gate
 
 WORDS = 64
 SIZE = {"grid": 2, "block": 32}
@@ -154,6 +154,17 @@ def test_the_stages_one_by_one_are_a_launch(add, buffer, device, stream, convers
     assert conversions() == 3
     assert words(buffer) == [3] * WORDS
     assert device.waits.stream == 0
+
+
+def test_the_bare_call_outlives_its_launcher(add, buffer, stream):
+    call = add.prepare(buffer, 1, WORDS, **SIZE, stream=stream).launcher.driver_call
+    gc.collect()
+    # Whatever was freed is likely to be handed out again here.
+    taken = [bytearray(b"\xff" * size) for size in (8, 16, 20, 24, 32) for _ in range(200)]
+    call()
+    stream.synchronize()
+    assert taken
+    assert words(buffer) == [1] * WORDS
 
 
 def test_specialising_for_the_same_types_gives_the_same_kernel(module, buffer):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.driver.emulated import Fault, Shape
 from cudabw.errors import ClosedError, CudabwError, DriverError, MemorySideError, RefusedError, UnsupportedError
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import (
     DeviceBuffer,
     ManagedBuffer,
@@ -20,7 +21,6 @@ from cudabw.runtime.memory import (
     WriteCombinedBuffer,
 )
 from cudabw.runtime.pointers import DevicePointer, HostPointer
-from cudabw.runtime.stream import Gate
 
 NBYTES = 64
 FLAGS = ("portable", "mapped", "write-combined")

@@ -10,9 +10,9 @@ from cudabw.driver.emulated.shape import Shape
 from cudabw.errors import ClosedError, CudabwError, DriverError, UnsupportedError
 from cudabw.runtime import ptx
 from cudabw.runtime.capture import capture
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.kernels import Module
 from cudabw.runtime.memory import DeviceBuffer, ManagedBuffer, MappedBuffer, PinnedBuffer
-from cudabw.runtime.stream import Gate
 
 WORDS = 64
 NBYTES = 4 * WORDS

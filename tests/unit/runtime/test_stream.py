@@ -9,8 +9,9 @@ from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.driver.emulated import Fault
 from cudabw.driver.emulated.clock import ModelledClock
 from cudabw.errors import ClosedError, CudabwError, DriverError, UnsupportedError
+from cudabw.runtime.event import Event
+from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import DeviceBuffer, PinnedBuffer
-from cudabw.runtime.stream import Event, Gate
 
 NBYTES = 1 << 12
 
@@ -224,11 +225,11 @@ def test_a_closed_gate_holds_what_is_queued_until_it_is_opened(device, stream, g
         copy(target, source, stream=stream)
         after.record(stream)
         before.synchronize()
-        assert stream.gate is gate
+        assert stream.gates == {gate}
         assert device.closed_gates == 1
         assert not after.ready()
         gate.open()
-        assert stream.gate is None
+        assert not stream.gates
         assert device.closed_gates == 0
         after.synchronize()
         assert not gate.expired
@@ -296,7 +297,7 @@ def test_closing_a_gate_opens_it_and_frees_its_word_once(device, stream, pair):
     gate.close()
     gate.open()
     stream.synchronize()
-    assert stream.gate is None
+    assert not stream.gates
     assert device.closed_gates == 0
     assert device.driver.attempt("cuMemHostGetFlags", word)[0] == 1
 
@@ -338,7 +339,7 @@ def test_an_expired_gate_lets_work_through_and_stays_closed_for_its_owner(device
         timers[0].fire()
         event.synchronize()
         assert gate.expired
-        assert stream.gate is gate
+        assert stream.gates == {gate}
         gate.open()
         assert gate.expired
         gate.close_on(stream)
@@ -358,7 +359,7 @@ def test_a_gate_that_cannot_be_closed_holds_nothing(make_device):
     with device.stream() as stream, Gate(device) as gate:
         with pytest.raises(UnsupportedError):
             gate.close_on(stream)
-        assert stream.gate is None
+        assert not stream.gates
         assert device.closed_gates == 0
         stream.synchronize()
 
