@@ -22,7 +22,7 @@ def title(device: DeviceInfo | None, symbols: Symbols) -> str:
     if device is None:
         return what
     # Figures of the emulated device must never be taken for a GPU's.
-    emulated = "EMULATED, not a GPU: the driver's share is emulated, the conversion share is real"
+    emulated = "EMULATED, not a GPU"
     return f"{what} {symbols.dot} device {device.ordinal}: {emulated if device.emulated else device.name}"
 
 
@@ -85,6 +85,8 @@ def explain(result: RunResult) -> Iterable[str]:
         "time; converted: kernel(*args); specialised: kernel.specialise(*args)(*args), converted twice; rebound: "
         "prepared, with one argument bound anew each time."
     )
+    if result.device is not None and result.device.emulated:
+        yield "Emulated: the driver's share of each time is emulated, the conversion share is real."
     if any(case.arg_type == "mixed" for case in result.launch_cases):
         yield "mixed: three buffers and an int32, over and over."
     if any(not case.args for case in result.launch_cases):

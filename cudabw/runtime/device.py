@@ -191,9 +191,9 @@ class Device:
         """Wait for the device, free what was retired, and let go of the context; closing again does nothing."""
         if self._context is None:
             return
+        self.synchronize()
         if self._default_stream is not None:
             self._default_stream.close()
-        self.synchronize()
         while self._retired:
             self.release(self._retired.popleft()[1])
         for stream in list(self.streams):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 from typing import TYPE_CHECKING
 
@@ -43,13 +44,19 @@ class Gate:
         self.expired = False
         self._watchdog_s = watchdog_s
         self._closings = 0
+        self._opened = 0  # the latest closing that was let go
         self._timer: threading.Timer | None = None
         self._streams: set[Stream] = set()
-        self._word_lock = threading.Lock()
+        # The watchdog, and threads that let other streams wait, may come at any time.
+        self._lock = threading.Lock()
         self._host: int | None = int(device.call("cuMemHostAlloc", 4, api.CU_MEMHOSTALLOC_DEVICEMAP))
         self._word = ctypes.c_uint32.from_address(self._host)
         self._word.value = 0
-        self._address = device.call("cuMemHostGetDevicePointer", self._host, 0)
+        try:
+            self._address = device.call("cuMemHostGetDevicePointer", self._host, 0)
+        except CudabwError:
+            device.call("cuMemFreeHost", self._host)
+            raise
         self._at_least = int(api.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)
 
     def close_on(self, stream: Stream) -> None:
@@ -66,15 +73,22 @@ class Gate:
         handle = stream.open_handle()
         self._closings += 1
         self.device.call("cuStreamWaitValue32", handle, self._address, self._closings, self._at_least)
-        self.also_holds(stream)
-        self.device.closed_gates += 1
+        with self._lock:
+            self._hold(stream)
         self.expired = False
-        self._timer = threading.Timer(self._watchdog_s, self._expire)
+        self._timer = threading.Timer(self._watchdog_s, functools.partial(self._expire, self._closings))
         self._timer.daemon = True
         self._timer.start()
 
     def also_holds(self, stream: Stream) -> None:
-        """Know of a stream that waits for one which the gate holds."""
+        """Know of a stream that waits for one which the gate holds; does nothing once it was opened."""
+        with self._lock:
+            if self._streams:
+                self._hold(stream)
+
+    def _hold(self, stream: Stream) -> None:
+        if all(held.device is not stream.device for held in self._streams):
+            stream.device.closed_gates += 1
         self._streams.add(stream)
         stream.gates.add(self)
 
@@ -83,28 +97,29 @@ class Gate:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._streams:
-            self.device.closed_gates -= 1
-        while self._streams:
-            self._streams.pop().gates.discard(self)
-        self._let_go()
+        with self._lock:
+            for device in {stream.device for stream in self._streams}:
+                device.closed_gates -= 1
+            while self._streams:
+                self._streams.pop().gates.discard(self)
+        self._let_go(self._closings)
 
-    def _expire(self) -> None:
+    def _expire(self, closing: int | None = None) -> None:
         # Only the word: the owner still finds the gate closed, opens it itself and sees that it expired.
-        self.expired = True
-        self._let_go()
+        self._let_go(self._closings if closing is None else closing, expired=True)
 
-    def _let_go(self) -> None:
-        # The watchdog's thread may come when the word is being freed.
-        with self._word_lock:
-            if self._host is not None:
-                self._word.value = self._closings
+    def _let_go(self, closing: int, *, expired: bool = False) -> None:
+        # The watchdog's thread may come late: when the gate was closed again, or its word is being freed.
+        with self._lock:
+            if self._opened < closing and not self.device.closed:  # the device takes the word along
+                self._opened = closing
+                self.expired = self.expired or expired
+                self._word.value = closing
 
     def close(self) -> None:
         """Open the gate and free its word; closing again does nothing."""
         self.open()
-        with self._word_lock:
-            host, self._host = self._host, None
+        host, self._host = self._host, None
         if host is None:
             return
 

@@ -560,4 +560,4 @@ def test_kernels_that_vary_their_grid_keep_few_launchers(fill, buffer, stream):
         if grid % 100 == 0:
             stream.synchronize()
     assert words(buffer) == [199] * WORDS
-    assert len(fill._launchers) <= 64
+    assert len(fill._calls.launchers) <= 64
