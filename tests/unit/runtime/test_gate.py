@@ -387,7 +387,7 @@ def test_a_stream_of_another_device_is_held_with_its_device(make_device):
         second.stream() as fellow,
         Gate(first) as gate,
     ):
-        buffer, free = DeviceBuffer(second, 64), second.free_bytes
+        buffer, free = DeviceBuffer(second, NBYTES), second.free_bytes
         gate.close_on(stream)
         for waiting in (follower, fellow):
             waiting.wait_for(stream)
@@ -399,7 +399,7 @@ def test_a_stream_of_another_device_is_held_with_its_device(make_device):
         gate.open()
         assert (first.closed_gates, second.closed_gates) == (0, 0)
         second.synchronize()
-        assert second.free_bytes == free + 64
+        assert second.free_bytes == free + NBYTES
 
 
 # -- two gates --------------------------------------------------------------------------------------------
@@ -537,7 +537,7 @@ def test_a_watchdog_that_comes_while_the_word_is_freed_writes_nothing(device, st
 
 
 def test_the_word_is_not_freed_while_the_watchdog_writes_it(device, stream, timers, calls):
-    writing, arrived, freed = threading.Event(), threading.Event(), []
+    writing, arrived, seen = threading.Event(), threading.Event(), {}
 
     class Lock:
         """The gate's own, which tells when the thread that closes the gate comes to it."""
@@ -554,10 +554,10 @@ def test_the_word_is_not_freed_while_the_watchdog_writes_it(device, stream, time
             return self._lock.__exit__(*error)
 
     def wait_for_closer():
+        seen["locked"] = gate._lock._lock.locked()
         writing.set()
-        assert arrived.wait(PATIENCE_S)
-        freed.append("cuMemFreeHost" in calls)
-        assert gate._lock._lock.locked()
+        seen["arrived"] = arrived.wait(PATIENCE_S)
+        seen["freed"] = "cuMemFreeHost" in calls
 
     gate = Gate(device)
     gate.close_on(stream)
@@ -569,7 +569,7 @@ def test_the_word_is_not_freed_while_the_watchdog_writes_it(device, stream, time
     closer.start()
     for thread in (watchdog, closer):
         thread.join()
-    assert freed == [False]
+    assert seen == {"locked": True, "arrived": True, "freed": False}
     assert word.written == [1]
     assert calls.count("cuMemFreeHost") == 1
     stream.synchronize()
