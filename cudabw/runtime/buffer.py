@@ -34,6 +34,8 @@ class Buffer:
     """
 
     kind: ClassVar[str]
+    always_on_device: ClassVar[bool] = False
+    """Whether every buffer of the class has a device side."""
     # What to do instead, when an address is asked of a side that does not exist.
     _no_host_side: ClassVar[str] = ""
     _no_device_side: ClassVar[str] = ""

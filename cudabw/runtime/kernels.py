@@ -233,7 +233,7 @@ class _Calls:
             launcher = kernel.launcher(grid=grid, block=block, stream=stream, shared=shared)
             launcher.submit(separate(values))
             return
-        launcher.submit(launcher.convert(args))
+        launcher.launch_with(args)
 
     def launcher(self, *, grid: Extent, block: Extent, stream: Stream | None, shared: int) -> Launcher:
         """What a call with these threads on this stream uses; kept for the next call."""

@@ -12,7 +12,8 @@ import struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cudabw.errors import ClosedError, CudabwError, DriverError, MemorySideError
-from cudabw.runtime.arguments import convert, fit, flatten
+from cudabw.runtime.arguments import convert, fit, flatten, stores_c_value
+from cudabw.runtime.buffer import Buffer
 from cudabw.runtime.ownership import guard, take, use_again
 from cudabw.runtime.signature import CType, CValue, layout, offsets
 
@@ -52,15 +53,6 @@ class LaunchError(DriverError):
         self.args = (self.message,)
 
 
-class _Converters(dict[type, "Callable[[Any], CValue]"]):
-    """The converter of each class that was met: looking it up in the open hook costs more than converting."""
-
-    def __missing__(self, kind: type) -> Callable[[Any], CValue]:
-        converter: Callable[[Any], CValue] = convert.dispatch(kind)
-        self[kind] = converter
-        return converter
-
-
 class Launcher:
     """A kernel with its signature, threads and stream: all of a launch but its arguments.
 
@@ -98,7 +90,10 @@ class Launcher:
         self._device = stream.device
         self._lock = stream.device.lock
         self._conversions = stream.device.conversions
-        self._converters = _Converters()
+        # The converter of each class that was met: looking it up in the open hook costs more than converting.
+        self._converters: dict[type, Callable[[Any], CValue]] = {}
+        # The classes whose objects need not even be asked; see stores_c_value.
+        self._stored: set[type] = set()
         # What a launch took last, and the epoch of the stream for which that lasts; None to take it again.
         self._taken: Memories = []
         self._epoch: object = None
@@ -127,7 +122,50 @@ class Launcher:
             CudabwError: A buffer would have to wait during a capture, or cannot be reached from the device.
             LaunchError: The driver refused the launch.
         """
-        self.submit(self.convert(args))
+        self.launch_with(args)
+
+    def launch_with(self, args: Sequence[object]) -> None:
+        """As a call. :meth:`convert` and :meth:`submit` in one: calling them takes 0.08 of the 1.2 us of all that."""
+        converters, stored, types = self._converters, self._stored, self.types
+        count = len(args)
+        if count != len(types):
+            raise wrong_count(self.function.name, len(types), count)
+        values: list[Any] = [None] * count
+        memories: Memories = values.copy()
+        position = 0
+        try:
+            for argument in args:
+                kind = type(argument)
+                if kind in stored:
+                    ctype, values[position], memories[position] = argument._c_value  # type: ignore[attr-defined] # noqa: SLF001
+                else:
+                    ctype, values[position], memories[position] = converters[kind](argument)
+                if ctype is not types[position]:
+                    converted = ctype, values[position], memories[position]
+                    _, values[position], memories[position] = fit(converted, types[position])
+                position += 1
+        except KeyError:
+            if not self._learn(args):
+                raise
+            return self.launch_with(args)
+        except CONVERSION_ERRORS as error:
+            raise located(error, self.function.name, position) from error
+        self._conversions.arguments += count
+        lock = self._lock
+        lock.acquire()
+        try:
+            if (self._epoch is self.stream.epoch and memories == self._taken) or self._take_again(memories):
+                self._write(*values)
+                status = self.driver_call()
+                if status:
+                    self.recover(status)
+                return None
+        finally:
+            lock.release()
+        try:
+            return self._submit_anew((values, memories))
+        except ClosedError as error:
+            raise find_closed(error, self.function.name, args) from error
 
     def submit(self, arguments: Arguments) -> None:
         """Launch with arguments that were converted before: take ownership, pack, call the driver."""
@@ -144,6 +182,10 @@ class Launcher:
                 return
         finally:
             lock.release()
+        self._submit_anew(arguments)
+
+    def _submit_anew(self, arguments: Arguments) -> None:
+        _, memories = arguments
         uses = flatten(memories)
         with guard(self._device, uses):
             self._take(memories, uses)
@@ -166,7 +208,7 @@ class Launcher:
 
     def convert(self, args: Sequence[object]) -> Arguments:
         """Convert arguments to the types of the signature; counts each of them."""
-        converters, types = self._converters, self.types
+        converters, stored, types = self._converters, self._stored, self.types
         count = len(args)
         if count != len(types):
             raise wrong_count(self.function.name, len(types), count)
@@ -177,15 +219,33 @@ class Launcher:
         # again, a list of typed values would only be gone through again, and enumerate makes a tuple for each.
         try:
             for argument in args:
-                ctype, values[position], memories[position] = converters[type(argument)](argument)
+                kind = type(argument)
+                if kind in stored:
+                    ctype, values[position], memories[position] = argument._c_value  # type: ignore[attr-defined] # noqa: SLF001
+                else:
+                    ctype, values[position], memories[position] = converters[kind](argument)
                 if ctype is not types[position]:
                     converted = ctype, values[position], memories[position]
                     _, values[position], memories[position] = fit(converted, types[position])
                 position += 1
+        except KeyError:
+            if not self._learn(args):
+                raise
+            return self.convert(args)
         except CONVERSION_ERRORS as error:
             raise located(error, self.function.name, position) from error
         self._conversions.arguments += count
         return values, memories
+
+    def _learn(self, args: Sequence[object]) -> bool:
+        """Find the converters of classes that were not met before; whether there was one."""
+        # Not a dict with __missing__: the interpreter has a faster way only for looking into a plain one.
+        kinds = {type(argument) for argument in args} - self._converters.keys()
+        for kind in kinds:
+            self._converters[kind] = convert.dispatch(kind)
+            if stores_c_value(kind):
+                self._stored.add(kind)
+        return bool(kinds)
 
     def convert_one(self, position: int, argument: object) -> CValue:
         """Convert one argument to the type of the signature; counts it."""
@@ -277,6 +337,17 @@ def _pointers_into(block: bytearray, positions: Sequence[int]) -> tuple[Any, int
 def wrong_count(kernel: str, expected: int, given: int) -> TypeError:
     """A kernel takes ``expected`` arguments."""
     return TypeError(f"{kernel} takes {expected} argument{'s' * (expected != 1)}, and {given} were given")
+
+
+def find_closed(error: Exception, kernel: str, args: Sequence[object]) -> Exception:
+    """An error about closed memory, saying which argument it was."""
+    for position, argument in enumerate(args):
+        if isinstance(argument, Buffer):
+            try:
+                argument.require_open()
+            except ClosedError as closed:
+                return located(closed, kernel, position)
+    return error
 
 
 def located(error: Exception, kernel: str, position: int) -> Exception:

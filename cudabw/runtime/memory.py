@@ -36,6 +36,7 @@ class DeviceBuffer(Buffer):
     """Memory of the device itself (``cuMemAlloc``)."""
 
     kind = "device"
+    always_on_device = True
     _no_host_side = "Copy it into a host buffer first: copy(host_buffer, device_buffer)."
 
     def __init__(self, device: Device, nbytes: int) -> None:
@@ -127,6 +128,7 @@ class MappedBuffer(_PageLockedBuffer):
     """Page-locked host memory that the device was given an address for, so that kernels can reach it."""
 
     kind = "mapped"
+    always_on_device = True
     _implied = frozenset({MAPPED})
 
 
@@ -177,6 +179,7 @@ class ManagedBuffer(Buffer):
     """Memory with one address for both sides, whose pages move to where they are used (``cuMemAllocManaged``)."""
 
     kind = "managed"
+    always_on_device = True
 
     def __init__(self, device: Device, nbytes: int) -> None:
         attach = int(device.driver.api.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL)

@@ -68,6 +68,18 @@ int cuDriverGetVersion(int *version) { *version = number("FAKE_VERSION", 13000);
 
 int cuDeviceGetCount(int *count) { *count = number("FAKE_COUNT", 1); return 0; }
 
+#ifndef WITHOUT_LAUNCH
+static volatile int opened;
+
+int openGate(void) { opened = 1; return 0; }
+
+/* Holds the caller as a full queue behind a closed gate does. */
+int cuLaunchKernelEx(const void *config, void *function, void **parameters, void **extra) {
+    while (getenv("FAKE_GATE") && !opened) usleep(1000);
+    return config == (void *)0x123456789a && function == (void *)0x2000000000 && parameters == (void *)0x30 && !extra;
+}
+#endif
+
 #ifndef WITHOUT_LOOKUP
 int cuGetProcAddress_v2(const char *name, void **entry, int version, unsigned long long flags, void *found) {
     *entry = NULL;
@@ -236,3 +248,27 @@ def test_a_users_own_cuda_module_is_named_and_not_executed(tmp_path, backend):
     assert ours.startswith(f"NoDriverError: {shadow} stands in the way of NVIDIA's package of the same name\nhint: ")
     assert "EXECUTED" not in ours
     assert done.returncode == 5
+
+
+LAUNCH = """
+import ctypes, threading, time
+from cudabw.driver.library import LoadedLibrary
+bind = LoadedLibrary().launch_binder()
+if bind is None:
+    print("cannot be bound")
+    raise SystemExit
+def open_gate():
+    time.sleep(0.05)
+    ctypes.CDLL("libcuda.so.1").openGate()
+threading.Thread(target=open_gate, daemon=True).start()
+launch = bind(0x123456789A, 0x2000000000, 0x30)
+print(launch(), launch(), bind(1, 2, 3)())
+"""
+
+
+def test_a_launch_bound_to_the_library_gets_its_arguments_and_lets_other_threads_run(fake_driver):
+    assert start(fake_driver, program=LAUNCH, FAKE_GATE="1").stdout == "1 1 0\n"
+
+
+def test_a_library_without_the_launch_function_leaves_it_to_the_bindings(tmp_path):
+    assert start(build(tmp_path, "-DWITHOUT_LAUNCH"), program=LAUNCH).stdout == "cannot be bound\n"

@@ -1,3 +1,5 @@
+import functools
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -187,3 +189,39 @@ def test_the_major_version_of_the_bindings_is_that_of_the_installed_package():
 @pytest.mark.parametrize(("version", "text"), [(9020, "9.2"), (12090, "12.9"), (13000, "13.0"), (13110, "13.11")])
 def test_a_version_is_written_as_nvidia_writes_it(version, text):
     assert format_version(version) == text
+
+
+@pytest.mark.parametrize("status", [0, 1, 700])
+def test_a_bound_launch_passes_what_was_bound_and_returns_the_status_as_a_number(status):
+    given = []
+    driver = driver_with(cuLaunchKernelEx=lambda *args: (given.append(args), (CUresult(status),))[1])
+    launch = driver.bind_launch("config", "function", 0x1000)
+    assert given == []
+    assert [launch(), launch()] == [status, status]
+    assert type(launch()) is int
+    assert given == [("config", "function", 0x1000, 0)] * 3
+
+
+def test_a_bound_launch_returns_also_a_status_that_the_bindings_do_not_know():
+    assert driver_with(cuLaunchKernelEx=lambda *_: (CUresult(9999),)).bind_launch(None, None, 0)() == 9999
+    with pytest.raises(ValueError, match="something else"):
+        driver_with(cuLaunchKernelEx=raising(ValueError("something else"))).bind_launch(None, None, 0)()
+
+
+def test_a_launch_is_bound_to_the_library_where_that_can_be_called():
+    class Config:
+        def getPtr(self):  # noqa: N802 - as the bindings name it
+            return 0x10
+
+    given, config = [], Config()
+
+    def bind(*addresses):
+        return functools.partial(lambda: given.append(addresses) or 7)
+
+    driver = Driver(SimpleNamespace(CUresult=CUresult), emulated=False, bind_launch=bind)
+    kept = weakref.ref(config)
+    launch = driver.bind_launch(config, 0x20, 0x30)
+    del config
+    assert launch() == 7
+    assert given == [(0x10, 0x20, 0x30)]
+    assert kept() is not None

@@ -718,3 +718,25 @@ def test_a_submission_leaves_the_locks_free(bench):
         with pytest.raises(ClosedError):
             attempt()
     assert is_free(bench.device.lock)
+
+
+def test_a_call_that_repeats_another_looks_at_its_memory_again_when_something_changed(bench, gate):
+    other = MappedBuffer(bench.device, NBYTES)
+    first, second = ({**SIZE, "stream": stream} for stream in (bench.first, bench.second))
+    for buffer in (bench.buffer, bench.buffer, other, bench.buffer):
+        bench.add(buffer, 1, WORDS, **first)
+    gate.close_on(bench.first)
+    bench.add(bench.buffer, 1, WORDS, **first)
+    bench.add(bench.buffer, 1, WORDS, **second)
+    bench.add(bench.buffer, 1, WORDS, **first)
+    bench.add(bench.buffer, 1, WORDS, **first)
+    assert bench.waits == (2, 0)
+    gate.open()
+    bench.first.synchronize()
+    bench.add(bench.buffer, 1, WORDS, **first)
+    assert bench.buffer.ownership.dirty
+    assert words(bench.buffer) == [8] * WORDS
+    assert words(other) == [1] * WORDS
+    bench.buffer.close()
+    with pytest.raises(ClosedError, match=r"argument 0 of cudabw_add_u32: this mapped buffer of \d+ bytes was closed"):
+        bench.add(bench.buffer, 1, WORDS, **first)
