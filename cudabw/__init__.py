@@ -13,9 +13,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cudabw.benchmarks.api import empirical_bandwidth, measure_bandwidth, measure_launch_overhead
+    from cudabw.benchmarks.observer import Observer
     from cudabw.copying.driver_copy import copy
     from cudabw.copying.staged_copy import StagedCopier
     from cudabw.driver.loader import Backend, load_driver
+    from cudabw.errors import (
+        ClosedError,
+        CudabwError,
+        DriverError,
+        MemorySideError,
+        NoDriverError,
+        RefusedError,
+        UnsupportedError,
+        WrongDataError,
+    )
+    from cudabw.results.model import RunResult
     from cudabw.runtime.device import Device
     from cudabw.runtime.event import Event
     from cudabw.runtime.gate import Gate
@@ -37,7 +49,19 @@ _HOMES = {
     "cudabw.benchmarks.api": ("empirical_bandwidth", "measure_bandwidth", "measure_launch_overhead"),
     "cudabw.copying.driver_copy": ("copy",),
     "cudabw.copying.staged_copy": ("StagedCopier",),
+    "cudabw.benchmarks.observer": ("Observer",),
     "cudabw.driver.loader": ("Backend", "load_driver"),
+    "cudabw.errors": (
+        "ClosedError",
+        "CudabwError",
+        "DriverError",
+        "MemorySideError",
+        "NoDriverError",
+        "RefusedError",
+        "UnsupportedError",
+        "WrongDataError",
+    ),
+    "cudabw.results.model": ("RunResult",),
     "cudabw.runtime.device": ("Device",),
     "cudabw.runtime.memory": (
         "DeviceBuffer",
@@ -57,20 +81,30 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Backend",
+    "ClosedError",
+    "CudabwError",
     "Device",
     "DeviceBuffer",
     "DevicePointer",
+    "DriverError",
     "Event",
     "Gate",
     "HostPointer",
     "ManagedBuffer",
     "MappedBuffer",
+    "MemorySideError",
+    "NoDriverError",
+    "Observer",
     "PageableBuffer",
     "PinnedBuffer",
+    "RefusedError",
     "RegisteredBuffer",
+    "RunResult",
     "StagedCopier",
     "Stream",
+    "UnsupportedError",
     "WriteCombinedBuffer",
+    "WrongDataError",
     "__version__",
     "copy",
     "empirical_bandwidth",

@@ -226,6 +226,9 @@ def _require_effort(trials: int, time_budget: float | None) -> None:
 
 
 def _require_members(what: str, given: Sequence[str], known: Sequence[str]) -> None:
+    if isinstance(given, str):
+        raise TypeError(f"{what}s are a sequence such as [{given!r}], not {given!r}")
     unknown = [member for member in given if member not in known]
     if unknown or not given:
-        raise ValueError(f"unknown {what} {unknown[0]!r}" if unknown else f"no {what} given; choose from {known}")
+        found = f"unknown {what} {unknown[0]!r}" if unknown else f"no {what} given"
+        raise ValueError(f"{found}; choose from {', '.join(known)}")

@@ -72,6 +72,7 @@ class BandwidthPlan:
         trials: Independent draws of each case.
         time_budget_s: Seconds after which no further trial begins; each case gets at least one.
         named: The kinds that were asked for by name, so that one that cannot be had is the run's failure.
+        sizes_named: Whether the sizes were, so that one that nothing could be measured at is.
         seed: Seeds the bytes and the order of the cases.
     """
 
@@ -81,6 +82,7 @@ class BandwidthPlan:
     trials: int = DEFAULT_TRIALS
     time_budget_s: float | None = None
     named: frozenset[str] = frozenset()
+    sizes_named: bool = False
     seed: int = 0
 
     def cases(self) -> tuple[BandwidthCase, ...]:
@@ -142,8 +144,10 @@ class _Draws:
     def result(self, ended_because: str | None) -> CaseResult:
         """The case's result; one without a trial of its own failed for the reason that ended the run."""
         case = self.case
-        # Wrong data puts every earlier figure of the case in doubt; another failure leaves them as they were.
-        state = State.OK if self.trials and self.state is not State.WRONG_DATA else self.state
+        # Wrong data or a failure of its own puts every earlier figure of a case in doubt. What ended the whole run,
+        # such as a lost device, or memory refused later, does not.
+        doubted = self.state is State.WRONG_DATA or (self.state is State.FAILED and ended_because is None)
+        state = State.OK if self.trials and not doubted else self.state
         reason = self.reason
         if state is State.OK and not self.trials:
             state, reason = State.FAILED, ended_because or "not measured"
@@ -212,8 +216,9 @@ class _Run:
             interrupted, because = error, "interrupted"
         except CudabwError as error:
             lost, because = error, str(error)
+        cases = tuple(draw.result(because) for draw in self._draws)
         return Outcome(
-            cases=tuple(draw.result(because) for draw in self._draws),
+            cases=_with_lost_sizes_named(cases) if self._plan.sizes_named else cases,
             trials_done=self._done - start,
             interrupted=interrupted,
             error=lost,
@@ -288,6 +293,12 @@ def _positive(timing: Timing, times: int) -> float:
         f"{times} copies took no time by the {timing.clock} clock, so there is no rate",
         hint="Choose a larger --size.",
     )
+
+
+def _with_lost_sizes_named(cases: tuple[CaseResult, ...]) -> tuple[CaseResult, ...]:
+    """The cases, those of a size that nothing was measured at marked as asked for by name."""
+    measured = {case.size_bytes for case in cases if case.state is State.OK}
+    return tuple(case if case.size_bytes in measured else replace(case, named=True) for case in cases)
 
 
 def with_link(case: CaseResult, link: Link) -> CaseResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cudabw.errors import CudabwError, Interrupted, RefusedError, UnsupportedError, WrongDataError
+from cudabw.errors import CudabwError, DriverError, Interrupted, RefusedError, UnsupportedError, WrongDataError
 from cudabw.results.model import State
 
 if TYPE_CHECKING:
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from cudabw.results.launch_sets import LaunchOverhead
     from cudabw.results.model import Case
     from cudabw.runtime.device import Device
+
+
+# Illegal address, launch timeout, destroyed context, assertion, the hardware's exceptions, launch failed, unknown.
+_STICKY = frozenset({700, 702, 709, 710, *range(714, 720), 999})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +93,19 @@ def require_alive(device: Device, error: CudabwError) -> None:
     Raises:
         CudabwError: It is lost.
     """
-    try:
-        device.synchronize()
-    except CudabwError:
-        raise CudabwError(
-            f"device {device.ordinal} was lost: {error}",
-            hint=error.hint or "The driver's log (dmesg) says more.",
-        ) from error
+    if not _ends_context(error):
+        try:
+            device.synchronize()
+        except CudabwError:
+            pass
+        else:
+            return
+    raise CudabwError(
+        f"device {device.ordinal} was lost: {error}",
+        hint=error.hint or "The driver's log (dmesg) says more.",
+    ) from error
+
+
+def _ends_context(error: CudabwError) -> bool:
+    """Whether the driver answers every later call of the process with the same failure."""
+    return isinstance(error, DriverError) and error.code in _STICKY

@@ -80,7 +80,7 @@ def command(
     """Measure how fast bytes move between host and device.
 
     Without a kind, pageable, pinned and mapped memory are measured. Each figure is the median over trials with
-    fresh allocations; every copy is verified, and a wrong one is never shown as a number.
+    fresh allocations; what arrived is verified after every batch, and a wrong figure is never shown as a number.
     """
     from cudabw.benchmarks.api import run_plans
     from cudabw.benchmarks.bandwidth import DEFAULT_KINDS, DEFAULT_SIZE, DEFAULT_TRIALS, DIRECTIONS, BandwidthPlan
@@ -95,6 +95,7 @@ def command(
         trials=trials or DEFAULT_TRIALS,
         time_budget_s=time_budget,
         named=frozenset(named),
+        sizes_named=bool(sizes),
     )
     return measure_and_present(
         lambda observer: run_plans(

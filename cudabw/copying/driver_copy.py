@@ -6,12 +6,12 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from cudabw.errors import CudabwError
+from cudabw.runtime.buffer import Buffer
 from cudabw.runtime.ownership import guard, take
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudabw.runtime.buffer import Buffer
     from cudabw.runtime.stream import Stream
 
 ENGINE = "driver"
@@ -25,11 +25,18 @@ def copy(dst: Buffer, src: Buffer, *, stream: Stream | None = None) -> None:
     Parts are copied by slicing: ``copy(dst[4096:8192], src)``.
 
     Raises:
+        TypeError: One of them is no buffer.
         ValueError: ``src`` has more bytes than ``dst``, ``dst`` is read-only, or they overlap.
         CudabwError: The host would wait behind a closed gate for ever.
         ClosedError: A buffer or the stream was closed.
         DriverError: The driver refused the copy.
     """
+    for buffer in (dst, src):
+        if not isinstance(buffer, Buffer):
+            raise TypeError(
+                f"copies are between buffers, not {type(buffer).__name__}: wrap an array in "
+                "PageableBuffer.over(device, array), pin it with RegisteredBuffer(device, array), or use StagedCopier"
+            )
     if stream is None and dst.has_host_side and src.has_host_side and "managed" not in (dst.kind, src.kind):
         _copy_on_the_host(dst, src)
         return
@@ -156,7 +163,7 @@ def _copy_on_the_host(dst: Buffer, src: Buffer) -> None:
 
 def _check(dst: Buffer, src: Buffer) -> None:
     if src.nbytes > dst.nbytes:
-        raise ValueError(f"{src.nbytes} bytes of {src.kind} memory do not fit into {dst.nbytes} bytes of {dst.kind}")
+        raise ValueError(f"{src.nbytes} bytes of {src.kind} memory do not fit into {dst.nbytes} bytes")
     if dst.read_only:
         raise ValueError(f"this {dst.kind} buffer is read-only, so it cannot be a destination")
     if _overlap(dst, src):

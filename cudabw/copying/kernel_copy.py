@@ -147,7 +147,7 @@ def blocks_for(multiprocessors: int) -> int:
 def _check(dst: Buffer, src: Buffer) -> None:
     to, frm = int(dst.device_pointer), int(src.device_pointer)
     if src.nbytes > dst.nbytes:
-        raise ValueError(f"{src.nbytes} bytes of {src.kind} memory do not fit into {dst.nbytes} bytes of {dst.kind}")
+        raise ValueError(f"{src.nbytes} bytes of {src.kind} memory do not fit into {dst.nbytes} bytes")
     if dst.read_only:
         raise ValueError(f"this {dst.kind} buffer is read-only, so it cannot be a destination")
     if to < frm + src.nbytes and frm < to + src.nbytes:

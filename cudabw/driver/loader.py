@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
@@ -43,10 +44,14 @@ class Backend(StrEnum):
     EMULATED = "emulated"
 
 
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=3)
+
+
 def load_driver(
-    backend: Backend,
+    backend: Backend = Backend.AUTO,
     *,
-    notify: Callable[[str], None],
+    notify: Callable[[str], None] = _warn,
     check_interrupt: Callable[[], None] = lambda: None,
     environ: Mapping[str, str] = os.environ,
     probe: SystemProbe = SystemProbe(),  # noqa: B008 - immutable
@@ -56,7 +61,7 @@ def load_driver(
     Args:
         backend: Which device to use.
         notify: Told on the calling thread, in one sentence, what the user should know: a fallback, a step
-            that takes long, devices that are missing.
+            that takes long, devices that are missing. A Python warning unless given.
         check_interrupt: Called often while waiting; ends the wait by raising.
         environ: The environment; ``CUDABW_EMULATED`` in it shapes the emulated device but does not select it.
         probe: What the system's files say about an NVIDIA driver.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Case = TypeVar("Case")
 
+_MOST_SCATTER = 100.0  # of a logarithm: what two trials leave open may be beyond every finite number
+
 
 class Budget:
     """Real time that a run may use; what is under way when it ends is finished.
@@ -56,11 +58,13 @@ def rate_over(trials: Sequence[Trial], nbytes: int) -> Rate:
     """
     medians = [nbytes / stats.median(trial.samples_s) for trial in trials]
     samples = [nbytes / seconds for trial in trials for seconds in trial.samples_s]
-    interval = stats.median_interval(medians, confidence=0.99)
+    middle = stats.median(medians)
+    # On logarithms: rates scatter by factors, and an interval of plain rates could reach below zero.
+    interval = stats.median_interval([math.log(median / middle) for median in medians], confidence=0.99)
     return Rate(
-        median=stats.median(medians),
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
+        median=middle,
+        low=None if interval is None else middle * math.exp(interval.low),
+        high=None if interval is None else middle * math.exp(min(interval.high, _MOST_SCATTER)),
         min=min(samples),
         max=max(samples),
     )

@@ -32,8 +32,8 @@ def print_bandwidth(result: RunResult, console: Console) -> None:
         print_whole(_table(result, symbols), console)
         console.print()
     for line in _footer(result, symbols):
-        # Lines break at the terminal's edge only: a reason must stay in one piece for grep.
-        console.print(line, soft_wrap=True)
+        # In a pipe a reason stays in one piece, for grep.
+        console.print(line, soft_wrap=not console.is_terminal)
 
 
 def _table(result: RunResult, symbols: Symbols) -> Table:
@@ -93,7 +93,8 @@ def _spread(case: CaseResult, symbols: Symbols) -> str:
     rate = case.rate_bytes_per_s
     if rate is None or rate.low is None or rate.high is None:
         return symbols.dash
-    return format_percent(max(rate.median - rate.low, rate.high - rate.median) / rate.median)
+    spread = max(rate.median - rate.low, rate.high - rate.median) / rate.median
+    return format_percent(spread) if spread <= 1 else ">100 %"
 
 
 def _clocks(cases: Iterable[CaseResult], symbols: Symbols) -> str:
@@ -109,7 +110,7 @@ def _footer(result: RunResult, symbols: Symbols) -> Iterable[Text]:
 
 def _explanation(result: RunResult) -> str:
     trials = max(len(case.trials) for case in result.bandwidth_cases if case.rate_bytes_per_s)
-    words = [f"median of {trials} trials" if trials > 1 else "one trial"]
+    words = [f"Median of {trials} trials" if trials > 1 else "One trial"]
     if trials > 1:
         words.append("± is its 99 % interval")
     link = result.device.link if result.device else None

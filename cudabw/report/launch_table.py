@@ -55,8 +55,8 @@ def print_launches(result: RunResult, console: Console) -> None:
 
 
 def _print_line(text: Text, console: Console) -> None:
-    # Lines break at the terminal's edge only: what somebody greps for must stay in one piece.
-    console.print(text, soft_wrap=True)
+    # In a pipe a line stays in one piece, for grep.
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def _above(result: RunResult) -> Iterable[str]:

@@ -23,7 +23,7 @@ def number_notes(cases: Sequence[Case]) -> dict[str, int]:
 
 def note_cell(cases: Iterable[Case], numbers: Mapping[str, int]) -> str:
     """The numbers of the notes of some cases."""
-    return " ".join(dict.fromkeys(str(numbers[case.id]) for case in cases if case.id in numbers))
+    return " ".join(str(number) for number in sorted({numbers[case.id] for case in cases if case.id in numbers}))
 
 
 def write_notes(cases: Sequence[Case], numbers: Mapping[str, int], symbols: Symbols) -> Iterable[Text]:

@@ -9,7 +9,7 @@ from cudabw.errors import CudabwError, DriverError, RefusedError
 from cudabw.runtime.allocation import Allocation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
@@ -114,16 +114,17 @@ def checked_length(nbytes: int) -> int:
     return nbytes
 
 
-def checked_flags(flags: frozenset[str], *, allowed: tuple[str, ...]) -> frozenset[str]:
-    """The flags.
+def checked_flags(flags: Iterable[str], *, allowed: tuple[str, ...]) -> frozenset[str]:
+    """The flags, also where a single one was given without a list around it.
 
     Raises:
         ValueError: One of them is not allowed.
     """
-    unknown = sorted(flags.difference(allowed))
+    chosen = frozenset((flags,) if isinstance(flags, str) else flags)
+    unknown = sorted(chosen.difference(allowed))
     if unknown:
         raise ValueError(f"unknown flag {unknown[0]!r}: choose from {', '.join(allowed)}")
-    return flags
+    return chosen
 
 
 def flag_bits(device: Device, flags: frozenset[str], prefix: str) -> int:

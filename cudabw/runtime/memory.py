@@ -99,7 +99,7 @@ class _PageLockedBuffer(Buffer):
     _implied: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, device: Device, nbytes: int, *, flags: Iterable[str] = ()) -> None:
-        chosen = checked_flags(frozenset(flags) | self._implied, allowed=(PORTABLE, MAPPED, WRITE_COMBINED))
+        chosen = checked_flags(flags, allowed=(PORTABLE, MAPPED, WRITE_COMBINED)) | self._implied
         bits = flag_bits(device, chosen, "CU_MEMHOSTALLOC_")
         address = 0
         if checked_length(nbytes):
@@ -156,7 +156,7 @@ class RegisteredBuffer(Buffer):
     _no_device_side = 'Register it with flags=("mapped",), so that the device is given an address.'
 
     def __init__(self, device: Device, array: npt.NDArray[Any], *, flags: Iterable[str] = ()) -> None:
-        chosen = checked_flags(frozenset(flags), allowed=(PORTABLE, MAPPED))
+        chosen = checked_flags(flags, allowed=(PORTABLE, MAPPED))
         check_bytes(array)
         if array.nbytes == 0:
             raise ValueError("an empty array has no bytes to register")

@@ -30,7 +30,7 @@ pinned    100 KiB      50.0  –      25.0  –  event
 mapped     64 KiB      50.0  –      25.0  –  event
 mapped    100 KiB      50.0  –      25.0  –  event
 
-one trial.
+One trial.
 """
 
 
@@ -193,7 +193,7 @@ def test_at_the_time_budget_each_case_has_a_trial_and_says_why_there_are_no_more
 def test_the_table_says_that_the_time_budget_stopped_it(command):
     done = command(*MEASURE, "--pinned", "--size", "64KiB", "--trials", "50", "--time-budget", "1ms")
     assert done.out.endswith(
-        "pinned  64 KiB      50.0  –      25.0  –  event  1\n\none trial.\n[1] 1 of 50 trials: time budget of 0.001 s\n"
+        "pinned  64 KiB      50.0  –      25.0  –  event  1\n\nOne trial.\n[1] 1 of 50 trials: time budget of 0.001 s\n"
     )
 
 
@@ -378,11 +378,11 @@ def test_more_than_the_host_has_left_is_refused_with_the_numbers_before_allocati
     assert max(allocated) < 1 << 20
 
 
-def test_what_still_fits_is_measured_beside_what_does_not(document):
+def test_what_still_fits_is_measured_beside_a_named_size_that_does_not(document):
     done = document(*MEASURE, "--size", "4KiB,3GiB", "--trials", "1")
-    states = {(case["size_bytes"], case["state"]) for case in done.json["cases"]}
-    assert states == {(4096, "ok"), (3 * GIB, "refused")}
-    assert done.code == 0
+    cases = {(case["size_bytes"], case["state"], case["named"]) for case in done.json["cases"]}
+    assert cases == {(4096, "ok", False), (3 * GIB, "refused", True)}
+    assert done.code == 4
 
 
 # Which device

@@ -24,7 +24,7 @@ Memory   Size  h2d GB/s  ±  d2h GB/s  ±  Clock
 ───────────────────────────────────────────────
 pinned  4 KiB      50.0  \u2013      25.0  \u2013  event
 
-one trial.
+One trial.
 """
 
 ASCII = """\
@@ -34,7 +34,7 @@ Memory | Size |h2d GB/s |+/- |d2h GB/s |+/- |Clock
 -------+------+---------+----+---------+----+------
 pinned |4 KiB |    50.0 |  - |    25.0 |  - |event
 
-one trial.
+One trial.
 """
 
 

@@ -61,7 +61,7 @@ def test_the_row_of_a_copy_that_moves_nothing_has_no_number(measure):
         "pinned    32 MiB  wrong data  \u2013      1.00  \u2013  event  1\n"
         "mapped    32 MiB  wrong data  \u2013      1.00  \u2013  event  1\n"
         "\n"
-        "one trial.\n"
+        "One trial.\n"
         f"[1] wrong data: the copy succeeded, but {NOTHING_MOVED}\n"
     )
 
@@ -124,7 +124,7 @@ def test_memory_that_cannot_be_pinned_is_said_in_its_rows_and_the_others_are_mea
         "mapped    32 KiB      50.0  \u2013      25.0  \u2013  event\n"
         "mapped    64 KiB   refused  \u2013   refused  \u2013  \u2013      2\n"
         "\n"
-        "one trial.\n"
+        "One trial.\n"
     )
     first, second = notes.splitlines()
     assert first.startswith("refused: " + refused("pinned"))
@@ -181,7 +181,7 @@ def test_a_device_that_cannot_wait_for_a_value_measures_without_a_gate_and_says_
         "pageable  64 KiB      50.0  \u2013      25.0  \u2013  host\n"
         "pinned    64 KiB      50.0  \u2013      25.0  \u2013  event  1\n"
         "\n"
-        "one trial.\n"
+        "One trial.\n"
         "[1] no gate on this device: the time to queue may be in the figure\n"
     )
 
@@ -257,4 +257,4 @@ def test_the_table_of_a_lost_device_shows_what_was_finished_and_why_it_ended(mea
     done = measure(*THREE_KINDS, "--trials", "1", fault=lost_at(FIRST + 5), clock={"h2d": 1e6})
     assert done.out.count("failed  ") == 2
     assert f"] failed: {LOST}\n" in done.out
-    assert "one trial.\n" in done.out
+    assert "One trial.\n" in done.out

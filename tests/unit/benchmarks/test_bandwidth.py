@@ -9,7 +9,8 @@ from cudabw.benchmarks.bandwidth import KINDS, BandwidthCase, BandwidthPlan, run
 from cudabw.benchmarks.observer import Observer
 from cudabw.driver.emulated import EmulatedDriver, Fault, ModelledClock
 from cudabw.errors import Interrupted
-from cudabw.results.model import CaseResult, Clock, Link, Rate, State
+from cudabw.measuring.sampling import rate_over
+from cudabw.results.model import CaseResult, Clock, Link, Rate, State, Trial
 
 MIB = 1 << 20
 
@@ -183,9 +184,7 @@ def test_a_case_that_had_no_turn_before_the_interruption_failed_by_it(modelled):
 
 
 def test_plans_after_an_early_end_are_results_too(modelled):
-    device = modelled(
-        Fault(function="cuMemcpyHtoDAsync", status=719, nth=3), Fault(function="cuCtxSynchronize", status=719, nth=1)
-    )
+    device = modelled(Fault(function="cuMemcpyHtoDAsync", status=719, nth=3))
     outcome = run_bandwidth(device, [plan("pinned", directions=("h2d",)), plan("mapped", "pageable")])
     assert [case.kind for case in outcome.cases] == ["pinned", "mapped", "mapped", "pageable", "pageable"]
     assert {case.state for case in outcome.cases} == {State.FAILED}
@@ -232,3 +231,24 @@ def test_without_a_ceiling_there_is_no_fraction(link):
 def test_without_a_rate_there_is_no_fraction():
     refused = CaseResult("id", "bandwidth", "pinned", "driver", "h2d", 1, State.REFUSED, "no room")
     assert with_link(refused, Link(5, 16, 63e9, "nvml")) == refused
+
+
+def test_a_trial_that_fails_puts_the_figures_before_it_in_doubt(modelled):
+    device = modelled(Fault(function="cuMemHostUnregister", status=1, nth=1))
+    (case,) = run_bandwidth(device, [plan("registered", directions=("h2d",), trials=2)]).cases
+    assert (case.state, case.rate_bytes_per_s) == (State.FAILED, None)
+    assert case.reason.startswith("cuMemHostUnregister failed with CUDA_ERROR_INVALID_VALUE (1)")
+    assert len(case.trials) == 1
+
+
+def test_an_interval_of_rates_never_reaches_below_zero():
+    trials = [Trial(1, (seconds,)) for seconds in (1.0, 4.0)]
+    rate = rate_over(trials, 1000)
+    assert 0 < rate.low < rate.median < rate.high
+
+
+@pytest.mark.parametrize("status", [700, 719, 999])
+def test_a_status_that_ends_the_context_ends_the_run(modelled, status):
+    device = modelled(Fault(function="cuMemcpyHtoDAsync", status=status, nth=40))
+    outcome = run_bandwidth(device, [plan("pinned", "pageable", trials=2)])
+    assert str(outcome.error).startswith("device 0 was lost: cuMemcpyHtoDAsync failed with ")

@@ -78,7 +78,7 @@ def test_what_cannot_be_copied_is_refused_before_it_is_launched(device, copier, 
     array.flags.writeable = False
     constant = RegisteredBuffer(device, array, flags=("mapped",))
     calls.clear()
-    with pytest.raises(ValueError, match="65 bytes of mapped memory do not fit into 64 bytes of device"):
+    with pytest.raises(ValueError, match="65 bytes of mapped memory do not fit into 64 bytes"):
         copier.copy(memory, mapped)
     with pytest.raises(ValueError, match="overlap: 40 bytes"):
         copier.copy(memory[:40], memory[24:])

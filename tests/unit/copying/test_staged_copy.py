@@ -177,7 +177,7 @@ def test_two_threads_may_share_a_copier(device, copier, noise):
 
 def test_what_cannot_be_copied_is_refused_before_anything_moves(device, make_device, copier):
     memory, array = DeviceBuffer(device, 100), np.zeros(101, np.uint8)
-    with pytest.raises(ValueError, match="101 bytes of pageable memory do not fit into 100 bytes of device"):
+    with pytest.raises(ValueError, match="101 bytes of pageable memory do not fit into 100 bytes"):
         copier.copy(memory, array)
     with pytest.raises(ValueError, match="not contiguous"):
         copier.copy(memory, array[::2])

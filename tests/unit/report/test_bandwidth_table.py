@@ -79,7 +79,7 @@ Memory      Size  h2d GB/s       ±  d2h GB/s     ±  Clock
 pageable  64 MiB      8.87   1.3 %      14.8  12 %  host
 pinned    64 MiB      55.4  0.04 %      1234   0 %  event
 
-median of 5 trials; ± is its 99 % interval.
+Median of 5 trials; ± is its 99 % interval.
 """
 
 MEASURED_ASCII = """\
@@ -90,7 +90,7 @@ Memory   |  Size |h2d GB/s |   +/- |d2h GB/s | +/- |Clock
 pageable |64 MiB |    8.87 | 1.3 % |    14.8 |12 % |host
 pinned   |64 MiB |    55.4 |0.04 % |    1234 | 0 % |event
 
-median of 5 trials; +/- is its 99 % interval.
+Median of 5 trials; +/- is its 99 % interval.
 """
 
 GPU_TEXT = """\
@@ -101,7 +101,7 @@ Memory      Size  h2d GB/s       ±  link  d2h GB/s     ±    link  Clock
 pageable  64 MiB      8.87   1.3 %  14 %      14.8  12 %    24 %  host
 pinned    64 MiB      55.4  0.04 %  88 %      1234   0 %  1960 %  event
 
-median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
+Median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
 """
 
 GPU_ASCII = """\
@@ -112,7 +112,7 @@ Memory   |  Size |h2d GB/s |   +/- |link |d2h GB/s | +/- |  link |Clock
 pageable |64 MiB |    8.87 | 1.3 % |14 % |    14.8 |12 % |  24 % |host
 pinned   |64 MiB |    55.4 |0.04 % |88 % |    1234 | 0 % |1960 % |event
 
-median of 5 trials; +/- is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
+Median of 5 trials; +/- is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
 """
 
 
@@ -156,7 +156,7 @@ pinned          64 MiB   refused    –     –      refused    –     –  –
 mapped          64 MiB      55.0  0 %  87 %   wrong data    –     –  event  4
 write-combined  64 MiB    failed    –     –  unsupported    –     –  –      5 6
 
-median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
+Median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
 [1] 3 of 5 trials: time budget of 2 s
 [2] 3 of 5 trials: time budget of 2 s; the link was slow
 [3] refused: {REFUSED}
@@ -175,7 +175,7 @@ pinned         |64 MiB | refused |  - |    refused |  - |-     |3
 mapped         |64 MiB |    55.0 |0 % | wrong data |  - |event |4
 write-combined |64 MiB |  failed |  - |unsupported |  - |-     |5 6
 
-median of 5 trials; +/- is its 99 % interval.
+Median of 5 trials; +/- is its 99 % interval.
 [1] 3 of 5 trials: time budget of 2 s
 [2] 3 of 5 trials: time budget of 2 s; the link was slow
 [3] refused: {REFUSED}
@@ -199,7 +199,7 @@ Memory    Size  h2d GB/s  ±  Clock
 ───────────────────────────────────
 pinned  64 MiB      50.0  –  event
 
-one trial.
+One trial.
 """
     assert printed(run_result(case("pinned", "h2d", 50.0, trials=1))) == text
 
@@ -213,7 +213,7 @@ Memory   Size  h2d GB/s    ±  d2h GB/s    ±  Clock
 pinned  4 KiB         –    –      50.0  0 %  event
 mapped  6 KiB      25.0  0 %         –    –  event
 
-median of 5 trials; ± is its 99 % interval.
+Median of 5 trials; ± is its 99 % interval.
 """
     cases = case("pinned", "d2h", 50.0, size=4096), case("mapped", "h2d", 25.0, size=6144)
     assert printed(run_result(*cases)) == text
@@ -233,7 +233,7 @@ Memory    Size  h2d GB/s    ±  d2h GB/s  ±  Clock  Note
 ────────────────────────────────────────────────────────
 pinned  64 MiB      50.0  0 %    failed  –  event  1 2
 
-median of 2 trials; ± is its 99 % interval.
+Median of 2 trials; ± is its 99 % interval.
 [1] 2 of 5 trials: interrupted
 [2] failed: interrupted
 """

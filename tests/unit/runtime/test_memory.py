@@ -342,7 +342,12 @@ def reach(name):
     return access
 
 
-NAMES = {name for name in dir(MappedBuffer) if not name.startswith("_")} - {"always_on_device", "close", "closed", "kind"}
+NAMES = {name for name in dir(MappedBuffer) if not name.startswith("_")} - {
+    "always_on_device",
+    "close",
+    "closed",
+    "kind",
+}
 ACCESSORS = {name: reach(name) for name in sorted(NAMES | {"__cuda_array_interface__"})} | {
     "slice": lambda buffer: buffer[0:1],
     "destination": lambda buffer: copy(buffer, DeviceBuffer(buffer.device, NBYTES)),
