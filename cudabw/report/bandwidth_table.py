@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.box import ASCII2, SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
-from cudabw.report.console import ASCII, print_whole, symbols_for
+from cudabw.report.console import new_table, print_whole, symbols_for
 from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
 from cudabw.units import format_percent, format_rate, format_size
 
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.console import Console
+    from rich.table import Table
 
     from cudabw.report.console import Symbols
     from cudabw.results.model import CaseResult, DeviceInfo, RunResult
@@ -39,8 +38,7 @@ def print_bandwidth(result: RunResult, console: Console) -> None:
 def _table(result: RunResult, symbols: Symbols) -> Table:
     directions = [way for way in _DIRECTION_ORDER if any(case.direction == way for case in result.bandwidth_cases)]
     with_link = any(case.link_fraction is not None for case in result.bandwidth_cases)
-    box = ASCII2 if symbols is ASCII else SIMPLE_HEAD
-    table = Table(box=box, padding=(0, 1, 0, 0), show_edge=False)
+    table = new_table(symbols)
     table.add_column("Memory", no_wrap=True)
     table.add_column("Size", justify="right", no_wrap=True)
     for way in directions:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
+from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from rich.table import Table
 
 # Wide enough for every table of ours, so that nothing is wrapped or cut in a pipe or a file.
 PIPE_WIDTH = 120
@@ -34,6 +33,14 @@ class Symbols:
 
 UNICODE = Symbols()
 ASCII = Symbols(plus_minus="+/-", both_ways="<->", dash="-", dot="|", micro="u")
+
+# As rich's SIMPLE_HEAD, with a rule that every terminal can show.
+_ASCII_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
+
+
+def new_table(symbols: Symbols) -> Table:
+    """An empty table as all reports have it: a rule under the heads, and no line more."""
+    return Table(box=_ASCII_HEAD if symbols is ASCII else SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
 
 
 def make_console(stream: IO[str]) -> Console:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rich.box import ASCII2, SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
-from cudabw.report.console import ASCII, print_whole, symbols_for
+from cudabw.report.console import new_table, print_whole, symbols_for
 from cudabw.report.launch_words import explain, headline, slope_line, title
 from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
 from cudabw.results.launch import Mode, Verdict
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import Console
+    from rich.table import Table
 
     from cudabw.report.console import Symbols
     from cudabw.results.launch import Difference, LaunchCase, Seconds
@@ -171,8 +170,7 @@ def _set_table(sets: Sequence[ArgumentSetResult], cases: Sequence[LaunchCase], s
 
 
 def _table(words: Sequence[str], figures: Sequence[str], symbols: Symbols) -> Table:
-    box = ASCII2 if symbols is ASCII else SIMPLE_HEAD
-    table = Table(box=box, padding=(0, 1, 0, 0), show_edge=False)
+    table = new_table(symbols)
     for header in words:
         table.add_column(header, no_wrap=True)
     for header in figures:

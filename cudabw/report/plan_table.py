@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rich.box import ASCII2, SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
-from cudabw.report.console import ASCII, symbols_for
+from cudabw.report.console import new_table, symbols_for
 from cudabw.results.plan import PlannedLaunch
 from cudabw.units import format_rate, format_size
 
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.console import Console
+    from rich.table import Table
 
     from cudabw.report.console import Symbols
     from cudabw.results.plan import PlannedCase, PlannedSection, RunPlan
@@ -39,7 +38,7 @@ def print_plan(plan: RunPlan, console: Console) -> None:
 
 
 def _table(plan: RunPlan, symbols: Symbols) -> Table:
-    table = _empty(symbols)
+    table = new_table(symbols)
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("Memory", no_wrap=True)
     table.add_column("Engine", no_wrap=True)
@@ -54,7 +53,7 @@ def _table(plan: RunPlan, symbols: Symbols) -> Table:
 
 
 def _launch_table(plan: RunPlan, symbols: Symbols) -> Table:
-    table = _empty(symbols)
+    table = new_table(symbols)
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("Launches with", no_wrap=True)
     table.add_column("Arguments")
@@ -67,11 +66,6 @@ def _launch_table(plan: RunPlan, symbols: Symbols) -> Table:
             counts = ", ".join(dict.fromkeys(str(case.args) for case in cases))
             table.add_row(str(number), arg_type, counts, str(cases[0].trials), str(len(cases)))
     return table
-
-
-def _empty(symbols: Symbols) -> Table:
-    box = ASCII2 if symbols is ASCII else SIMPLE_HEAD
-    return Table(box=box, padding=(0, 1, 0, 0), show_edge=False)
 
 
 def _rows(section: PlannedSection) -> Iterable[Sequence[PlannedCase]]:

@@ -65,5 +65,7 @@ class ProgressBar:
 
 
 def _bar_on(stream: TextIO) -> Progress:
-    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # Short of the edge: the ^C that a terminal echoes would otherwise begin a line that nothing takes away again.
+    bar = BarColumn(bar_width=20)
+    columns = (TextColumn("{task.description:<28}"), bar, MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=make_console(stream), transient=True, auto_refresh=False)

@@ -30,9 +30,9 @@ One trial.
 ASCII = """\
 Host <-> device bandwidth | device 0: EMULATED, not a GPU (host memory)
 
-Memory | Size |h2d GB/s |+/- |d2h GB/s |+/- |Clock
--------+------+---------+----+---------+----+------
-pinned |4 KiB |    50.0 |  - |    25.0 |  - |event
+Memory   Size  h2d GB/s  +/-  d2h GB/s  +/-  Clock
+---------------------------------------------------
+pinned  4 KiB      50.0    -      25.0    -  event
 
 One trial.
 """

@@ -68,11 +68,11 @@ Estimates assume copies at 25.0 GB/s, filling and checking memory at 4.00 GB/s.
 ASCII_PLAN = """\
 Plan of nightly.toml | backend auto, device 2
 
-# |Memory   |Engine |Direction |Sizes |Trials |Cases
---+---------+-------+----------+------+-------+------
-1 |pageable |driver |h2d, d2h  |1 KiB |     5 |    2
-1 |pinned   |driver |h2d, d2h  |1 KiB |     5 |    2
-2 |mapped   |driver |d2h       |1 KiB |     5 |    1
+#  Memory    Engine  Direction  Sizes  Trials  Cases
+-----------------------------------------------------
+1  pageable  driver  h2d, d2h   1 KiB       5      2
+1  pinned    driver  h2d, d2h   1 KiB       5      2
+2  mapped    driver  d2h        1 KiB       5      1
 
 5 cases, 25 trials; about 31 MiB copied in about 0.5 s.
 Memory at most: 16385 KiB host, 1 KiB device (emulated: 16386 KiB host).

@@ -85,10 +85,10 @@ Median of 5 trials; ± is its 99 % interval.
 MEASURED_ASCII = """\
 Host <-> device bandwidth | device 0: EMULATED, not a GPU (host memory)
 
-Memory   |  Size |h2d GB/s |   +/- |d2h GB/s | +/- |Clock
----------+-------+---------+-------+---------+-----+------
-pageable |64 MiB |    8.87 | 1.3 % |    14.8 |12 % |host
-pinned   |64 MiB |    55.4 |0.04 % |    1234 | 0 % |event
+Memory      Size  h2d GB/s     +/-  d2h GB/s   +/-  Clock
+----------------------------------------------------------
+pageable  64 MiB      8.87   1.3 %      14.8  12 %  host
+pinned    64 MiB      55.4  0.04 %      1234   0 %  event
 
 Median of 5 trials; +/- is its 99 % interval.
 """
@@ -107,10 +107,10 @@ Median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvm
 GPU_ASCII = """\
 Host <-> device bandwidth | device 1: NVIDIA H200 [x]
 
-Memory   |  Size |h2d GB/s |   +/- |link |d2h GB/s | +/- |  link |Clock
----------+-------+---------+-------+-----+---------+-----+-------+------
-pageable |64 MiB |    8.87 | 1.3 % |14 % |    14.8 |12 % |  24 % |host
-pinned   |64 MiB |    55.4 |0.04 % |88 % |    1234 | 0 % |1960 % |event
+Memory      Size  h2d GB/s     +/-  link  d2h GB/s   +/-    link  Clock
+------------------------------------------------------------------------
+pageable  64 MiB      8.87   1.3 %  14 %      14.8  12 %    24 %  host
+pinned    64 MiB      55.4  0.04 %  88 %      1234   0 %  1960 %  event
 
 Median of 5 trials; +/- is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
 """
@@ -168,12 +168,12 @@ Median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvm
 TROUBLED_ASCII = f"""\
 Host <-> device bandwidth | device 0: EMULATED, not a GPU (host memory)
 
-Memory         |  Size |h2d GB/s |+/- |   d2h GB/s |+/- |Clock |Note
----------------+-------+---------+----+------------+----+------+-----
-pageable       |64 MiB |    8.00 |0 % |       8.00 |0 % |host  |1 2
-pinned         |64 MiB | refused |  - |    refused |  - |-     |3
-mapped         |64 MiB |    55.0 |0 % | wrong data |  - |event |4
-write-combined |64 MiB |  failed |  - |unsupported |  - |-     |5 6
+Memory            Size  h2d GB/s  +/-     d2h GB/s  +/-  Clock  Note
+---------------------------------------------------------------------
+pageable        64 MiB      8.00  0 %         8.00  0 %  host   1 2
+pinned          64 MiB   refused    -      refused    -  -      3
+mapped          64 MiB      55.0  0 %   wrong data    -  event  4
+write-combined  64 MiB    failed    -  unsupported    -  -      5 6
 
 Median of 5 trials; +/- is its 99 % interval.
 [1] 3 of 5 trials: time budget of 2 s

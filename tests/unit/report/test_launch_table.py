@@ -193,12 +193,14 @@ def lines_of(result, **how):
 def test_ascii_streams_get_ascii():
     text = printed(WHOLE, encoding="ascii")
     assert "Converting 4 mixed arguments on each launch costs 1.10 us +/- 20.0 ns more than a prepared launch" in text
-    assert "4 mixed   |bare        |  3.50 |5.0 % |     3.90 | 10.50 |    0 |    0" in text
-    assert "4 mixed   |1.10 +/-0.02 |0.30 +/-0.02 |1.45 +/-0.02 |0.30 +/-0.02 |6.00 +/-0.02" in text
+    assert "4 mixed    bare           3.50  5.0 %       3.90   10.50      0      0" in text
+    assert "4 mixed    1.10 +/-0.02  0.30 +/-0.02  1.45 +/-0.02  0.30 +/-0.02  6.00 +/-0.02" in text
 
 
 def test_tables_stay_within_80_columns_in_ascii_too():
-    rows = [line for line in lines_of(WHOLE, encoding="ascii") if "|" in line and not line.startswith("Kernel")]
+    rows = [
+        line for line in lines_of(WHOLE, encoding="ascii") if line.startswith(("4 ", "0 ", "1 ", "16 ", "Arguments"))
+    ]
     assert max(map(len, rows)) <= 80
 
 
