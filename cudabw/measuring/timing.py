@@ -52,11 +52,13 @@ class Timing:
         seconds: Seconds for each piece of work; not positive where the clock saw no time pass.
         clock: Which clock timed it.
         gated: Whether a gate kept the time to queue out.
+        parts: Of work of several streams at once, the seconds of each.
     """
 
     seconds: float
     clock: Clock
     gated: bool
+    parts: tuple[float, ...] = ()
 
 
 class BatchTimer(AbstractContextManager["BatchTimer"]):

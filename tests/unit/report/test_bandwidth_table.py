@@ -188,6 +188,28 @@ def test_an_engine_beside_the_driver_is_a_column_and_the_units_stand_under_the_h
     assert max(len(line) for line in ENGINES_TEXT.splitlines()[2:10]) <= 80
 
 
+BOTH_TEXT = """\
+Both directions at once · device 1: NVIDIA H200 [x]
+
+                         h2d    ±   d2h    ±  total    ±
+Memory            Size  GB/s    %  GB/s    %   GB/s    %  Clock
+────────────────────────────────────────────────────────────────
+pinned          64 MiB  52.0  1.2  50.4  1.2    102  1.2  event
+write-combined  64 MiB  52.0  1.2  50.4  1.2    102  1.2  event
+
+median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
+"""
+
+
+def test_both_directions_at_once_are_a_table_of_their_own():
+    cases = (
+        case(kind, f"bidirectional-{result}", rate, spread=0.0123)
+        for kind in ("pinned", "write-combined")
+        for result, rate in (("total", 102.4), ("h2d", 52.0), ("d2h", 50.4))
+    )
+    assert printed(with_links(run_result(*cases))) == BOTH_TEXT
+
+
 LOCAL = {"spread": 0.002, "clock": Clock.EVENT}
 
 LOCAL_TEXT = """\
