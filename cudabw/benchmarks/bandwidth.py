@@ -164,6 +164,7 @@ class _Draws:
             named=case.named,
             clock=self.timing.clock if self.timing else None,
             gated=self.timing.gated if self.timing else None,
+            host_held=self.timing.host_held if self.timing else None,
             verified=True if measured else False if state is State.WRONG_DATA else None,
             rate_bytes_per_s=rate_over(self.trials, case.size_bytes) if measured else None,
             driver_says=self.driver_says,

@@ -52,11 +52,14 @@ class Timing:
         seconds: Seconds for each piece of work; not positive where the clock saw no time pass.
         clock: Which clock timed it.
         gated: Whether a gate kept the time to queue out.
+        host_held: Whether submitting took most of the interval, so that the host was held while the work ran; what
+            was queued behind a closed gate has shown that it was not.
     """
 
     seconds: float
     clock: Clock
     gated: bool
+    host_held: bool
 
 
 class BatchTimer(AbstractContextManager["BatchTimer"]):
@@ -89,20 +92,23 @@ class BatchTimer(AbstractContextManager["BatchTimer"]):
         if times > MOST_QUEUED:
             raise ValueError(f"a batch of {times} does not surely fit the launch queue; at most {MOST_QUEUED}")
         if work.holds_host:
-            return Timing(self._by_host(work, times), Clock.HOST, gated=False)
-        return Timing(self._by_events(work, times), Clock.EVENT, gated=self._gate is not None)
+            return self._by_host(work, times)
+        return self._by_events(work, times)
 
-    def _by_host(self, work: Work, times: int) -> float:
+    def _by_host(self, work: Work, times: int) -> Timing:
         if work.repeatable:
             # The driver's staging buffers and the CPU's caches are as cold after a pause as they never are in a loop.
             work.submit()
         work.stream.synchronize()
         start = self._now()
         work.submit(times)
+        submitted = self._now()
         work.stream.synchronize()
-        return (self._now() - start) / times
+        done = self._now()
+        held = _held(start, submitted, done)
+        return Timing((done - start) / times, Clock.HOST, gated=False, host_held=held)
 
-    def _by_events(self, work: Work, times: int) -> float:
+    def _by_events(self, work: Work, times: int) -> Timing:
         if self._gate is not None:
             self._gate.close_on(work.stream)
         try:
@@ -110,7 +116,9 @@ class BatchTimer(AbstractContextManager["BatchTimer"]):
                 # Keeps the engine busy until the start event, so that the first copy pays for no idle gap.
                 work.submit()
             self._start.record(work.stream)
+            start = self._now()
             work.submit(times)
+            submitted = self._now()
             self._end.record(work.stream)
         finally:
             if self._gate is not None:
@@ -119,7 +127,9 @@ class BatchTimer(AbstractContextManager["BatchTimer"]):
         work.stream.synchronize()
         if self._gate is not None and self._gate.expired:
             raise CudabwError("the gate's watchdog opened it before the batch was queued, so its time means nothing")
-        return self._end.seconds_since(self._start) / times
+        held = self._gate is None and _held(start, submitted, self._now())
+        seconds = self._end.seconds_since(self._start) / times
+        return Timing(seconds, Clock.EVENT, gated=self._gate is not None, host_held=held)
 
     def __enter__(self) -> Self:
         return self
@@ -129,6 +139,10 @@ class BatchTimer(AbstractContextManager["BatchTimer"]):
     ) -> None:
         self._start.close()
         self._end.close()
+
+
+def _held(start: float, submitted: float, done: float) -> bool:
+    return submitted - start > (done - start) / 2
 
 
 def choose_times(seconds: float, target_s: float) -> int:

@@ -106,6 +106,7 @@ class CaseResult:
     Attributes:
         named: Whether a flag or a suite named this case, so that its absence is the run's failure.
         gated: Whether a gate kept the time to queue out of the samples.
+        host_held: Whether submitting a batch was seen to hold the host while it ran.
         verified: Whether the destination held the source's bytes after every batch.
         driver_says: What the driver itself answered about the host memory, for example ``page-locked, mapped``.
         notes: Facts a reader needs beside the figure, such as ``stopped at the time budget``.
@@ -122,6 +123,7 @@ class CaseResult:
     named: bool = False
     clock: Clock | None = None
     gated: bool | None = None
+    host_held: bool | None = None
     verified: bool | None = None
     rate_bytes_per_s: Rate | None = None
     link_fraction: float | None = None

@@ -66,6 +66,7 @@ def test_every_kind_in_both_directions_gives_the_modelled_rate_on_either_clock(c
         assert case["state"] == "ok"
         assert case["clock"] == ("host" if case["kind"] == "pageable" else "event")
         assert case["gated"] is (case["kind"] != "pageable")
+        assert case["host_held"] is (case["kind"] == "pageable")
         assert case["verified"] is True
         assert case["rate_bytes_per_s"] == pytest.approx(dict.fromkeys(case["rate_bytes_per_s"], expected), rel=1e-6)
         samples = [sample for trial in case["trials"] for sample in trial["samples_s"]]

@@ -20,7 +20,7 @@ class Fault:
     """One thing that goes wrong. It does exactly one of five things.
 
     * ``status``: the call returns this status and does nothing;
-    * ``copy``: the copy reports success, but its destination is unchanged (``drop``) or has one byte flipped
+    * ``copy``: the copy reports success, but its destination is unchanged (``drop``) or has one byte changed
       (``corrupt``), whether the copy engine or a kernel moves the bytes;
     * ``delay_s``: the call takes this much longer, in real time;
     * ``hang``: the call never returns, and no Python signal handler runs while it hangs;

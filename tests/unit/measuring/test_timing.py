@@ -61,7 +61,7 @@ def test_a_gated_batch_takes_what_its_copies_take_and_not_what_queueing_takes(ma
     rig = make_rig(submit_s=SUBMIT_S)
     with rig.timer() as timer:
         timing = timer.time(rig.copy(to_device=to_device), times)
-    assert timing == Timing(pytest.approx(NBYTES / rate, rel=1e-6), Clock.EVENT, gated=True)
+    assert timing == Timing(pytest.approx(NBYTES / rate, rel=1e-6), Clock.EVENT, gated=True, host_held=False)
 
 
 def test_the_latency_of_each_copy_is_in_the_batch(make_rig):
@@ -75,7 +75,7 @@ def test_without_a_gate_queueing_is_in_the_interval_and_the_timing_says_so(make_
     with rig.timer(gated=False) as timer:
         timing = timer.time(rig.copy(), 10)
     # From the submission of the start event to that of the end event, with ten copies between.
-    assert timing == Timing(pytest.approx(11 * SUBMIT_S / 10, rel=1e-6), Clock.EVENT, gated=False)
+    assert timing == Timing(pytest.approx(11 * SUBMIT_S / 10, rel=1e-6), Clock.EVENT, gated=False, host_held=True)
 
 
 def test_without_a_gate_long_copies_hide_their_queueing(make_rig):
@@ -89,7 +89,7 @@ def test_work_that_holds_the_host_is_timed_by_the_hosts_clock_with_its_submissio
     rig = make_rig(submit_s=SUBMIT_S)
     with rig.timer() as timer:
         timing = timer.time(rig.copy(PageableBuffer), times)
-    assert timing == Timing(pytest.approx(SUBMIT_S + NBYTES / 8e9, rel=1e-9), Clock.HOST, gated=False)
+    assert timing == Timing(pytest.approx(SUBMIT_S + NBYTES / 8e9, rel=1e-9), Clock.HOST, gated=False, host_held=True)
 
 
 def test_the_hosts_interval_ends_when_the_work_is_done_though_the_driver_returned_early(make_rig):
@@ -97,7 +97,9 @@ def test_the_hosts_interval_ends_when_the_work_is_done_though_the_driver_returne
     work = rig.copy()
     work.holds_host = True
     with rig.timer() as timer:
-        assert timer.time(work, 4) == Timing(pytest.approx(NBYTES / 50e9, rel=1e-9), Clock.HOST, gated=False)
+        assert timer.time(work, 4) == Timing(
+            pytest.approx(NBYTES / 50e9, rel=1e-9), Clock.HOST, gated=False, host_held=False
+        )
 
 
 def test_earlier_work_of_the_stream_is_not_in_the_hosts_interval(make_rig):
@@ -141,7 +143,7 @@ def test_a_prefetch_is_timed_by_the_move_itself(make_rig):
     work = PreparedPrefetch(ManagedBuffer(rig.device, NBYTES), rig.stream, to_device=True)
     with rig.timer() as timer:
         first, second = (timer.time(work, 1) for _ in range(2))
-    assert first == Timing(pytest.approx(NBYTES / 20e9, rel=1e-6), Clock.EVENT, gated=True)
+    assert first == Timing(pytest.approx(NBYTES / 20e9, rel=1e-6), Clock.EVENT, gated=True, host_held=False)
     assert second.seconds == 0.0
 
 
