@@ -5,6 +5,7 @@ import pytest
 from cudabw.driver.calls import Driver
 from cudabw.driver.emulated import EmulatedDriver
 from cudabw.runtime.device import Device
+from cudabw.runtime.gate import Gate
 
 
 @pytest.fixture
@@ -32,3 +33,15 @@ def make_device():
 @pytest.fixture
 def device(make_device):
     return make_device()
+
+
+@pytest.fixture
+def stream(device):
+    with device.stream() as stream:
+        yield stream
+
+
+@pytest.fixture
+def gate(device):
+    with Gate(device) as gate:
+        yield gate

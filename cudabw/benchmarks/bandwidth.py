@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabw.benchmarks.observer import Observer
-from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive
+from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive, take_to_the_end
 from cudabw.benchmarks.space import require_space
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
 from cudabw.copying.driver_copy import ENGINE
@@ -206,24 +206,19 @@ class _Run:
     def measure(self) -> Outcome:
         """Measure round after round, and keep what is finished whatever happens."""
         start = self._done
-        interrupted: Interrupted | None = None
-        lost: CudabwError | None = None
-        because: str | None = None
-        try:
-            with resources() as owned:
-                self._set_up(owned)
-                because = self._take_rounds()
-        except Interrupted as error:
-            interrupted, because = error, "interrupted"
-        except CudabwError as error:
-            lost, because = error, str(error)
-        cases = tuple(draw.result(because) for draw in self._draws)
+        ending = take_to_the_end(self._take_all)
+        cases = tuple(draw.result(ending.because) for draw in self._draws)
         return Outcome(
             cases=_with_lost_sizes_named(cases) if self._plan.sizes_named else cases,
             trials_done=self._done - start,
-            interrupted=interrupted,
-            error=lost,
+            interrupted=ending.interrupted,
+            error=ending.error,
         )
+
+    def _take_all(self) -> str | None:
+        with resources() as owned:
+            self._set_up(owned)
+            return self._take_rounds()
 
     def _set_up(self, owned: ExitStack) -> None:
         device = self._device

@@ -11,7 +11,7 @@ from cudabw.benchmarks.launch_arguments import ArgumentSet, argument_sets
 from cudabw.benchmarks.launch_modes import NullLaunches
 from cudabw.benchmarks.launch_results import SetDraws, slopes_of
 from cudabw.benchmarks.observer import Observer
-from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive
+from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive, take_to_the_end
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.bursts import FEWEST, Burst, BurstTimer, choose_burst
 from cudabw.measuring.pairing import mirrored
@@ -148,22 +148,12 @@ class _Run:
     def measure(self) -> Outcome:
         """Measure round after round, and keep what is finished whatever happens."""
         start = self._done
-        interrupted: Interrupted | None = None
-        lost: CudabwError | None = None
-        because: str | None = None
-        try:
-            with resources() as owned:
-                self._set_up(owned)
-                because = self._take_rounds()
-        except Interrupted as error:
-            interrupted, because = error, "interrupted"
-        except CudabwError as error:
-            lost, because = error, str(error)
+        ending = take_to_the_end(self._take_all)
         return Outcome(
-            cases=tuple(case for draws in self._draws for case in draws.cases(because)),
+            cases=tuple(case for draws in self._draws for case in draws.cases(ending.because)),
             trials_done=self._done - start,
-            interrupted=interrupted,
-            error=lost,
+            interrupted=ending.interrupted,
+            error=ending.error,
             launch_overhead=self._summary(),
         )
 
@@ -172,6 +162,11 @@ class _Run:
             return None
         sets = tuple(draws.result() for draws in self._draws)
         return replace(self._found, sets=sets, slopes=slopes_of(self._draws))
+
+    def _take_all(self) -> str | None:
+        with resources() as owned:
+            self._set_up(owned)
+            return self._take_rounds()
 
     def _set_up(self, owned: ExitStack) -> None:
         self._stream = owned.enter_context(self._device.stream())

@@ -9,7 +9,7 @@ from cudabw.errors import CudabwError, DriverError, Interrupted, RefusedError, U
 from cudabw.results.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from cudabw.results.launch_sets import LaunchOverhead
     from cudabw.results.model import Case
@@ -69,6 +69,35 @@ def _joined(first: LaunchOverhead | None, second: LaunchOverhead | None) -> Laun
     if first is None or second is None:
         return first or second
     return replace(first, sets=first.sets + second.sets, slopes=first.slopes + second.slopes)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How taking a benchmark's trials ended.
+
+    Attributes:
+        because: Why it ended early, in words; None if everything was taken.
+        interrupted: The signal that stopped it.
+        error: What made going on pointless.
+    """
+
+    because: str | None = None
+    interrupted: Interrupted | None = None
+    error: CudabwError | None = None
+
+
+def take_to_the_end(take: Callable[[], str | None]) -> Ending:
+    """Take the trials, so that what is finished can be kept whatever happens.
+
+    Args:
+        take: Returns why it ended early, if it did, or raises.
+    """
+    try:
+        return Ending(take())
+    except Interrupted as error:
+        return Ending("interrupted", interrupted=error)
+    except CudabwError as error:
+        return Ending(str(error), error=error)
 
 
 def failure_of(error: CudabwError) -> tuple[State, str]:

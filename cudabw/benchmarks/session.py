@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cudabw import __version__
 from cudabw.benchmarks.observer import Observer
+from cudabw.driver.calls import format_version
 from cudabw.driver.loader import Backend, load_driver
 from cudabw.driver.nvml import Nvml
 from cudabw.errors import CudabwError, Interrupted
@@ -17,10 +17,12 @@ from cudabw.results.model import CaseResult, DeviceInfo, Link, RunError, RunResu
 from cudabw.runtime.device import Device
 from cudabw.runtime.resources import resources
 from cudabw.system.environment import distortions, read_environment
+from cudabw.system.inventory import describe
 from cudabw.system.link import LinkSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import ExitStack
 
     from cudabw.benchmarks.outcome import Outcome
     from cudabw.driver.calls import Driver
@@ -67,10 +69,14 @@ def run_session(
             driver = load_driver(Backend(backend), notify=observer.notify, check_interrupt=observer.check_interrupt)
             if driver.emulated:
                 owned.callback(driver.api.close)
-            result = replace(result, environment=_environment(driver))
+            nvml = _open_nvml(driver, owned)
+            result = replace(result, environment=_environment(driver, nvml))
             device = owned.enter_context(Device(driver, ordinal))
             result = replace(result, device=describe_device(device))
-            result, ended_by = _measure(result, device, benchmark, observer, finish_case)
+            sampler = _link_sampler(device, nvml)
+            result, ended_by = _measure(
+                result, Session(device, observer, sampler.sample), sampler, benchmark, finish_case
+            )
     except CudabwError as error:
         # A device that was lost while it was measured also fails to close; the first failure tells more.
         ended_by = ended_by or error
@@ -82,16 +88,14 @@ def run_session(
 
 def _measure(
     result: RunResult,
-    device: Device,
+    session: Session,
+    sampler: LinkSampler,
     benchmark: Callable[[Session], Outcome],
-    observer: Observer,
     finish_case: Callable[[CaseResult, Link], CaseResult],
 ) -> tuple[RunResult, CudabwError | None]:
     """The result with its cases, and what ended the benchmark early."""
-    with ExitStack() as owned:
-        sampler = _link_sampler(device, owned)
-        outcome = benchmark(Session(device, observer, sampler.sample))
-        link = sampler.best()
+    outcome = benchmark(session)
+    link = sampler.best()
     assert result.device is not None  # noqa: S101 - set by the caller; for the type checker
     measured = replace(
         result,
@@ -105,36 +109,29 @@ def _measure(
 
 def describe_device(device: Device) -> DeviceInfo:
     """Name, addresses and memory of a device; its link is read only while traffic runs."""
-    return DeviceInfo(
-        ordinal=device.ordinal,
-        name=device.name,
-        uuid=device.uuid,
-        pci=device.pci,
-        emulated=device.driver.emulated,
-        memory_bytes=device.memory_bytes,
-    )
+    return describe(device.identity, emulated=device.driver.emulated)
 
 
-def _link_sampler(device: Device, owned: ExitStack) -> LinkSampler:
-    if device.driver.emulated:
-        return LinkSampler(None, None, integrated=True)
-    nvml = Nvml.open()
+def _open_nvml(driver: Driver, owned: ExitStack) -> Nvml | None:
+    nvml = None if driver.emulated else Nvml.open()
     if nvml is not None:
         owned.callback(nvml.close)
+    return nvml
+
+
+def _link_sampler(device: Device, nvml: Nvml | None) -> LinkSampler:
+    if device.driver.emulated:
+        return LinkSampler(None, None, integrated=True)
     nvml_device = None if nvml is None else nvml.device(device.pci, device.uuid)
     return LinkSampler(device.pci, nvml_device, integrated=device.integrated)
 
 
-def _environment(driver: Driver) -> dict[str, object]:
-    version = driver.version()
-    nvml = None if driver.emulated else Nvml.open()
+def _environment(driver: Driver, nvml: Nvml | None) -> dict[str, object]:
     facts: dict[str, object] = {
-        "cuda_driver": f"{version // 1000}.{version % 1000 // 10}",
+        "cuda_driver": format_version(driver.version()),
         "cuda_bindings": driver.bindings_version(),
         "nvidia_driver": None if nvml is None else nvml.driver_version(),
     }
-    if nvml is not None:
-        nvml.close()
     return read_environment(facts, os.environ)
 
 

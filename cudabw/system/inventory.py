@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cudabw.driver.calls import Driver
+    from cudabw.driver.identity import Identity
 
 
 def take_inventory(
@@ -66,18 +68,23 @@ def inventory_of(driver: Driver, nvml: Nvml | None, *, sysfs: Path = Path("/sys"
     )
 
 
+def describe(identity: Identity, *, emulated: bool) -> DeviceInfo:
+    """A device as results name it, without its link."""
+    return DeviceInfo(
+        ordinal=identity.ordinal,
+        name=identity.name,
+        uuid=identity.uuid,
+        pci=identity.pci,
+        emulated=emulated,
+        memory_bytes=identity.memory_bytes,
+    )
+
+
 def _listed(driver: Driver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> ListedDevice:
     identity = identify(driver, ordinal)
     nvml_device = None if nvml is None else nvml.device(identity.pci, identity.uuid)
     linkless = identity.integrated or driver.emulated
-    device = DeviceInfo(
-        ordinal=ordinal,
-        name=identity.name,
-        uuid=identity.uuid,
-        pci=identity.pci,
-        emulated=driver.emulated,
-        memory_bytes=identity.memory_bytes,
-        link=read_link(identity.pci, nvml_device, integrated=linkless, sysfs=sysfs),
-    )
+    link = read_link(identity.pci, nvml_device, integrated=linkless, sysfs=sysfs)
+    device = replace(describe(identity, emulated=driver.emulated), link=link)
     max_link = read_max_link(identity.pci, nvml_device, integrated=linkless, sysfs=sysfs)
     return ListedDevice(device, identity.integrated, max_link)

@@ -9,12 +9,10 @@ import pytest
 from cudabw.benchmarks.transfers import HOST_BUFFERS
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.copying.prefetch import PreparedPrefetch
-from cudabw.driver.loader import Backend, load_driver
 from cudabw.errors import CudabwError, WrongDataError
 from cudabw.measuring.timing import BatchTimer
 from cudabw.measuring.verification import Pattern, stamp_device, stamp_host
 from cudabw.results.model import Clock
-from cudabw.runtime.device import Device
 from cudabw.runtime.event import Event
 from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import DeviceBuffer, ManagedBuffer, PageableBuffer, PinnedBuffer
@@ -27,24 +25,6 @@ OFFSETS = ((1, 3), (13, 0), (63, 1), (3, 9), (0, 7), (7, 63), (5, 5), (9, 13), (
 LARGEST = max(SIZES) + 64
 MARK = 4 << 30
 HUGE = MARK + 4096
-
-
-@pytest.fixture(scope="module")
-def gpu():
-    with Device(load_driver(Backend.CUDA, notify=print)) as device:
-        yield device
-
-
-@pytest.fixture
-def stream(gpu):
-    with gpu.stream() as stream:
-        yield stream
-
-
-@pytest.fixture
-def gate(gpu):
-    with Gate(gpu) as gate:
-        yield gate
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 from cudabw.copying.driver_copy import PreparedCopy, copy
-from cudabw.driver.loader import Backend, load_driver
 from cudabw.errors import DriverError, MemorySideError
 from cudabw.runtime.confirmation import confirm
-from cudabw.runtime.device import Device
-from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import (
     DeviceBuffer,
     ManagedBuffer,
@@ -43,24 +40,6 @@ PAGE_LOCKED = {
 
 def subsets(flags):
     return list(chain.from_iterable(combinations(flags, count) for count in range(len(flags) + 1)))
-
-
-@pytest.fixture(scope="module")
-def gpu():
-    with Device(load_driver(Backend.CUDA, notify=print)) as device:
-        yield device
-
-
-@pytest.fixture
-def stream(gpu):
-    with gpu.stream() as stream:
-        yield stream
-
-
-@pytest.fixture
-def gate(gpu):
-    with Gate(gpu) as gate:
-        yield gate
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from cudabw.benchmarks.transfers import HOST_BUFFERS
-from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import DeviceBuffer
 
 
@@ -33,18 +32,6 @@ def calls(device):
 
     machine.enter = recording
     return names
-
-
-@pytest.fixture
-def gate(device):
-    with Gate(device) as gate:
-        yield gate
-
-
-@pytest.fixture
-def stream(device):
-    with device.stream() as stream:
-        yield stream
 
 
 @pytest.fixture(scope="session")

@@ -5,21 +5,8 @@ import pytest
 from cudabw.errors import CudabwError
 from cudabw.measuring.queue_depth import detect_queue_depth, most_in_a_burst
 from cudabw.results.launch_sets import QueueDepth
-from cudabw.runtime.gate import Gate
 from cudabw.runtime.kernels import Module
 from cudabw.runtime.ptx import null_kernel
-
-
-@pytest.fixture
-def stream(device):
-    with device.stream() as stream:
-        yield stream
-
-
-@pytest.fixture
-def gate(device):
-    with Gate(device) as gate:
-        yield gate
 
 
 @pytest.fixture

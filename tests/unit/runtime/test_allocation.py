@@ -10,7 +10,6 @@ import pytest
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.driver.emulated import Fault
 from cudabw.errors import CudabwError, DriverError
-from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import (
     DeviceBuffer,
     ManagedBuffer,
@@ -34,18 +33,6 @@ QUEUEABLE = {**PAGE_LOCKED, "managed": ManagedBuffer, "device": DeviceBuffer}
 @pytest.fixture
 def bytes_to_move():
     return np.random.default_rng(1).integers(0, 256, NBYTES, np.uint8)
-
-
-@pytest.fixture
-def gate(device):
-    with Gate(device) as gate:
-        yield gate
-
-
-@pytest.fixture
-def stream(device):
-    with device.stream() as stream:
-        yield stream
 
 
 def known_to_driver(device, address):

@@ -6,20 +6,7 @@ from cudabw.copying.driver_copy import copy
 from cudabw.driver.emulated.clock import ModelledClock
 from cudabw.errors import ClosedError, DriverError
 from cudabw.runtime.event import Event
-from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import DeviceBuffer, PinnedBuffer
-
-
-@pytest.fixture
-def gate(device):
-    with Gate(device) as gate:
-        yield gate
-
-
-@pytest.fixture
-def stream(device):
-    with device.stream() as stream:
-        yield stream
 
 
 def test_events_give_the_time_between_them_on_the_devices_clock(make_device):

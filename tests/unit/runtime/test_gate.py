@@ -49,26 +49,6 @@ def timers(monkeypatch):
 
 
 @pytest.fixture
-def gate(device):
-    with Gate(device) as gate:
-        yield gate
-
-
-@pytest.fixture
-def stream(device):
-    with device.stream() as stream:
-        yield stream
-
-
-@pytest.fixture
-def pair(device):
-    """A pinned source full of sevens, and device memory for it."""
-    source = PinnedBuffer(device, NBYTES)
-    source.array()[:] = 7
-    return DeviceBuffer(device, NBYTES), source
-
-
-@pytest.fixture
 def other(device):
     with Gate(device) as gate:
         yield gate

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.driver.emulated import Fault, Shape
 from cudabw.errors import ClosedError, CudabwError, DriverError, MemorySideError, RefusedError, UnsupportedError
-from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import (
     DeviceBuffer,
     ManagedBuffer,
@@ -67,12 +66,6 @@ def kind(request):
 @pytest.fixture
 def buffer(device, kind):
     return MAKERS[kind](device, NBYTES)
-
-
-@pytest.fixture
-def gate(device):
-    with Gate(device) as gate:
-        yield gate
 
 
 def count_calls(device):

@@ -41,12 +41,6 @@ def bench(device):
     return Bench(device)
 
 
-@pytest.fixture
-def gate(device):
-    with Gate(device) as gate:
-        yield gate
-
-
 def words(buffer):
     return buffer.array(np.uint32).tolist()
 

@@ -6,30 +6,9 @@ from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.driver.emulated import Fault
 from cudabw.errors import ClosedError, DriverError
 from cudabw.runtime.event import Event
-from cudabw.runtime.gate import Gate
-from cudabw.runtime.memory import DeviceBuffer, PinnedBuffer
+from cudabw.runtime.memory import PinnedBuffer
 
 NBYTES = 1 << 12
-
-
-@pytest.fixture
-def gate(device):
-    with Gate(device) as gate:
-        yield gate
-
-
-@pytest.fixture
-def stream(device):
-    with device.stream() as stream:
-        yield stream
-
-
-@pytest.fixture
-def pair(device):
-    """A pinned source full of sevens, and device memory for it."""
-    source = PinnedBuffer(device, NBYTES)
-    source.array()[:] = 7
-    return DeviceBuffer(device, NBYTES), source
 
 
 def test_the_stream_protocol_gives_version_and_handle(stream):
