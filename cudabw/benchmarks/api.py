@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from operator import index
 from typing import TYPE_CHECKING
 
-from cudabw.benchmarks.bandwidth import (
+from cudabw.benchmarks.bandwidth import run_bandwidth, with_link
+from cudabw.benchmarks.bandwidth_plan import (
     DEFAULT_KINDS,
     DEFAULT_SIZE,
     DEFAULT_TRIALS,
     DIRECTIONS,
+    ENGINES,
     KINDS,
     BandwidthPlan,
-    run_bandwidth,
-    with_link,
+    Staging,
+    require_sense,
 )
 from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_TRIALS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, run_launch_overhead, sets_for, skipped_cases
@@ -41,11 +44,14 @@ def measure_bandwidth(
     *,
     kinds: Sequence[str] = DEFAULT_KINDS,
     directions: Sequence[str] = DIRECTIONS,
+    engines: Sequence[str] | None = None,
     sizes: Sequence[int] = (DEFAULT_SIZE,),
     device: int = 0,
     backend: str = "auto",
     trials: int = DEFAULT_TRIALS,
     time_budget: float | None = None,
+    threads: int | None = None,
+    slot: int | None = None,
     seed: int = 0,
     observer: Observer = Observer(),  # noqa: B008 - frozen
 ) -> RunResult:
@@ -54,12 +60,16 @@ def measure_bandwidth(
     Args:
         kinds: Of ``pageable``, ``pinned``, ``mapped``, ``write-combined``, ``registered``, ``managed``.
         directions: ``h2d``, ``d2h`` or both.
+        engines: Of ``driver``, ``kernel`` (mapped memory), ``staged`` (pageable memory); kinds that have none of them
+            are left out. None takes the kernel for mapped memory, and the driver for all other.
         sizes: Bytes of one copy, each measured.
         device: The device's number.
         backend: ``auto`` (the GPU; the emulated device only where no NVIDIA driver is installed),
             ``cuda`` or ``emulated``.
         trials: Independent draws of each case, each with fresh allocations.
         time_budget: Seconds after which no further trial begins; each case gets at least one.
+        threads: How many threads of the staged engine copy; None to find out.
+        slot: Bytes of a pinned slot of the staged engine; None to find out.
         seed: Seeds the bytes that are copied and the order of the cases.
         observer: Hears of progress and notices, and may stop the run.
 
@@ -72,6 +82,13 @@ def measure_bandwidth(
         TypeError: A number that is not whole.
     """
     plan = _checked_plan(kinds, directions, sizes, trials, time_budget, seed)
+    if engines is not None:
+        _require_members("engine", engines, ENGINES)
+        plan = replace(plan, engines=tuple(dict.fromkeys(engines)), named=frozenset(engines))
+    if threads is not None and index(threads) < 1:
+        raise ValueError(f"threads are at least 1: {threads}")
+    plan = replace(plan, staging=Staging(*(None if given is None else index(given) for given in (threads, slot))))
+    require_sense(plan)
     return run_plans(("bandwidth",), (plan,), backend=backend, device=device, observer=observer)
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cudabw.benchmarks.engines import Engines, describe
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive, take_to_the_end
 from cudabw.benchmarks.space import require_space
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
-from cudabw.copying.driver_copy import ENGINE
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.sampling import Budget, interleave, rate_over
 from cudabw.measuring.timing import BatchTimer, Timing, choose_times, gate_for
@@ -20,79 +20,19 @@ from cudabw.measuring.verification import Pattern, stamp_of
 from cudabw.results.model import CaseResult, Clock, Link, State, Trial
 from cudabw.runtime.memory import PageableBuffer
 from cudabw.runtime.resources import resources
-from cudabw.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import ExitStack
 
+    from cudabw.benchmarks.bandwidth_plan import BandwidthCase, BandwidthPlan
     from cudabw.runtime.device import Device
 
-DEFAULT_KINDS = ("pageable", "pinned", "mapped")
-KINDS = (*DEFAULT_KINDS, "write-combined", "registered", "managed")
-DIRECTIONS = ("h2d", "d2h")
-DEFAULT_SIZE = 64 << 20
-DEFAULT_TRIALS = 5
 BATCHES_PER_TRIAL = 4
 # An empty pair of events takes 1.5 to 1.8 us on an H200 (design, section 4): 0.05 % of this.
 BATCH_SECONDS = 4e-3
 # Without a gate the time to queue is in the interval, and work that the CPU takes part in varies more.
 UNGATED_BATCH_SECONDS = 20e-3
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthCase:
-    """One cell to measure."""
-
-    kind: str
-    direction: str
-    size_bytes: int
-    named: bool = False
-    engine: str = ENGINE
-
-    @property
-    def id(self) -> str:
-        """Stable name of the case, the same in every run."""
-        return f"bandwidth/{self.kind}/{self.engine}/{self.direction}/{self.size_bytes}"
-
-    @property
-    def label(self) -> str:
-        """What a person reads while it is measured."""
-        return f"{self.kind} {self.direction} {format_size(self.size_bytes)}"
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthPlan:
-    """What to measure and how often.
-
-    Attributes:
-        kinds: Kinds of host memory.
-        directions: ``h2d``, ``d2h`` or both.
-        sizes: Bytes of one copy.
-        trials: Independent draws of each case.
-        time_budget_s: Seconds after which no further trial begins; each case gets at least one.
-        named: The kinds that were asked for by name, so that one that cannot be had is the run's failure.
-        sizes_named: Whether the sizes were, so that one that nothing could be measured at is.
-        seed: Seeds the bytes and the order of the cases.
-    """
-
-    kinds: Sequence[str] = DEFAULT_KINDS
-    directions: Sequence[str] = DIRECTIONS
-    sizes: Sequence[int] = (DEFAULT_SIZE,)
-    trials: int = DEFAULT_TRIALS
-    time_budget_s: float | None = None
-    named: frozenset[str] = frozenset()
-    sizes_named: bool = False
-    seed: int = 0
-
-    def cases(self) -> tuple[BandwidthCase, ...]:
-        """Every case, in the order of the table."""
-        return tuple(
-            BandwidthCase(kind, direction, size, kind in self.named)
-            for kind in self.kinds
-            for size in self.sizes
-            for direction in self.directions
-        )
 
 
 def run_bandwidth(
@@ -135,6 +75,7 @@ class _Draws:
     times: int | None = None
     timing: Timing | None = None
     driver_says: str | None = None
+    described: str | None = None
     state: State = State.OK
     reason: str | None = None
 
@@ -173,7 +114,7 @@ class _Draws:
         )
 
     def _notes(self, ended_because: str | None) -> tuple[str, ...]:
-        notes = []
+        notes = [self.described] if self.described else []
         if len(self.trials) < self.wanted:
             why = self.reason or ended_because or "time budget"
             notes.append(f"{len(self.trials)} of {self.wanted} trials: {why}")
@@ -225,6 +166,7 @@ class _Run:
         self._pattern = owned.enter_context(closing(Pattern(self._plan.seed)))
         self._stream = owned.enter_context(device.stream())
         self._scratch = owned.enter_context(PageableBuffer(device, SCRATCH_BYTES))
+        self._engines = Engines(device, self._plan.staging, owned)
         gate = gate_for(self._stream, owned)
         self._timer = owned.enter_context(BatchTimer(device, gate, self._sample_link))
 
@@ -245,10 +187,11 @@ class _Run:
     def _take_trial(self, draws: _Draws) -> None:
         case = draws.case
         try:
-            require_space(self._device, case.kind, case.size_bytes)
+            require_space(self._device, case.kind, case.size_bytes, case.staging)
             with resources() as owned:
                 transfer = self._transfer(case, owned)
                 draws.driver_says = transfer.confirm()
+                draws.described = describe(transfer.work)
                 draws.trials.append(self._take_batches(draws, transfer))
         except Interrupted:
             raise
@@ -258,7 +201,10 @@ class _Run:
 
     def _transfer(self, case: BandwidthCase, owned: ExitStack) -> Transfer:
         make = transfer_class(case.kind, case.direction)
-        return make(self._device, self._stream, self._pattern, self._scratch, case.kind, case.size_bytes, owned)
+        prepare = self._engines.preparing(case)
+        return make(
+            self._device, self._stream, self._pattern, self._scratch, case.kind, case.size_bytes, owned, prepare
+        )
 
     def _take_batches(self, draws: _Draws, transfer: Transfer) -> Trial:
         if draws.times is None:

@@ -8,7 +8,7 @@ from cudabw import __version__
 from cudabw.benchmarks.bandwidth import BATCH_SECONDS, BATCHES_PER_TRIAL
 from cudabw.benchmarks.launch_arguments import BUFFER_BYTES
 from cudabw.benchmarks.launch_overhead import LaunchPlan
-from cudabw.benchmarks.space import device_bytes, host_bytes
+from cudabw.benchmarks.space import device_bytes, host_bytes, staging_bytes
 from cudabw.measuring.timing import choose_times
 from cudabw.results.launch import BENCHMARK as LAUNCH_OVERHEAD
 from cudabw.results.plan import PlannedCase, PlannedLaunch, PlannedSection, RunPlan
@@ -16,7 +16,7 @@ from cudabw.results.plan import PlannedCase, PlannedLaunch, PlannedSection, RunP
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cudabw.benchmarks.bandwidth import BandwidthCase
+    from cudabw.benchmarks.bandwidth_plan import BandwidthCase
     from cudabw.benchmarks.launch_overhead import PlannedMode
     from cudabw.benchmarks.suite import Plan
 
@@ -95,7 +95,8 @@ def _case(case: BandwidthCase, trials: int) -> PlannedCase:
         size_bytes=case.size_bytes,
         trials=trials,
         named=case.named,
-        host_bytes=host_bytes(case.kind, case.size_bytes, emulated=False),
+        host_bytes=host_bytes(case.kind, case.size_bytes, emulated=False)
+        + staging_bytes(case.size_bytes, case.staging),
         device_bytes=device_bytes(case.kind, case.size_bytes),
         copied_bytes=trials * _BATCHES * _copies(case) * case.size_bytes,
     )

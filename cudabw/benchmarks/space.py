@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudabw.benchmarks.transfers import SCRATCH_BYTES
+from cudabw.copying.staging_calibration import PROBE_BYTES, SLOTS, SMALLEST_STAGED, WORKERS, usable_cpus
+from cudabw.copying.staging_slots import SLOTS_PER_WORKER
 from cudabw.errors import RefusedError
 from cudabw.system.host_memory import host_memory
 from cudabw.units import format_size
 
 if TYPE_CHECKING:
+    from cudabw.benchmarks.bandwidth_plan import Staging
     from cudabw.runtime.device import Device
 
 # What the process, the driver and the rest of the machine need besides our buffers.
@@ -32,14 +35,31 @@ def device_bytes(kind: str, nbytes: int) -> int:
     return nbytes
 
 
-def require_space(device: Device, kind: str, nbytes: int) -> None:
+def staging_bytes(nbytes: int, staging: Staging | None) -> int:
+    """Host memory at most that a staged copy needs besides: the slots of all threads, and what calibration copies.
+
+    Calibration copies as much on the device as well, less where little is free.
+    """
+    if staging is None or nbytes < SMALLEST_STAGED:
+        return 0
+    threads = min(staging.threads or max(WORKERS), usable_cpus())
+    return PROBE_BYTES + threads * SLOTS_PER_WORKER * (staging.slot or max(SLOTS))
+
+
+def require_space(device: Device, kind: str, nbytes: int, staging: Staging | None = None) -> None:
     """Refuse what cannot fit.
+
+    Args:
+        device: The device.
+        kind: Kind of memory.
+        nbytes: Bytes of one copy.
+        staging: Of the staged engine; None for any other.
 
     Raises:
         RefusedError: Says what is needed and what is there, in host or device memory.
     """
     _require_device(device, kind, device_bytes(kind, nbytes))
-    needed = host_bytes(kind, nbytes, emulated=device.driver.emulated)
+    needed = host_bytes(kind, nbytes, emulated=device.driver.emulated) + staging_bytes(nbytes, staging)
     memory = host_memory()
     if memory.available_bytes is None:
         return

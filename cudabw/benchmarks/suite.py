@@ -11,7 +11,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from cudabw.benchmarks.bandwidth import DEFAULT_KINDS, DEFAULT_SIZE, DEFAULT_TRIALS, DIRECTIONS, KINDS, BandwidthPlan
+from cudabw.benchmarks.bandwidth_plan import (
+    DEFAULT_KINDS,
+    DEFAULT_SIZE,
+    DEFAULT_TRIALS,
+    DIRECTIONS,
+    ENGINES,
+    KINDS,
+    BandwidthPlan,
+    Staging,
+    require_sense,
+)
 from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_TRIALS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.config.values import (
@@ -22,13 +32,14 @@ from cudabw.config.values import (
     read_count,
     read_ordinals,
     read_seconds,
+    read_size,
     read_sizes,
 )
 from cudabw.errors import ConfigurationError
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
 
 if TYPE_CHECKING:
-    from cudabw.config.suite import Suite
+    from cudabw.config.suite import Section, Suite
 
 
 Plan: TypeAlias = BandwidthPlan | LaunchPlan
@@ -49,14 +60,17 @@ class SectionKind:
 
 def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
     kinds = settings.get("kinds", DEFAULT_KINDS)
-    named = "kinds" in settings and kinds != ALL
+    engines = settings.get("engines", ())
+    named = {*(kinds if "kinds" in settings and kinds != ALL else ()), *(engines if engines != ALL else ())}
     return BandwidthPlan(
         kinds=KINDS if kinds == ALL else kinds,
         directions=settings.get("directions", DIRECTIONS),
         sizes=settings.get("sizes", (DEFAULT_SIZE,)),
         trials=settings.get("trials", DEFAULT_TRIALS),
         time_budget_s=settings.get("time_budget"),
-        named=frozenset(kinds if named else ()),
+        named=frozenset(named),
+        engines=ENGINES if engines == ALL else engines,
+        staging=Staging(settings.get("threads"), settings.get("slot")),
     )
 
 
@@ -73,9 +87,12 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
         keys={
             "kinds": partial(read_choices_or_all, KINDS),
             "directions": partial(read_choices, DIRECTIONS),
+            "engines": partial(read_choices_or_all, ENGINES),
             "sizes": read_sizes,
             "trials": read_count,
             "time_budget": read_seconds,
+            "threads": read_count,
+            "slot": read_size,
         },
         plan=_bandwidth_plan,
     ),
@@ -102,11 +119,12 @@ def plans_of(suite: Suite) -> tuple[Plan, ...]:
 
     Raises:
         ConfigurationError: Only some cases of a kind are in an earlier section too; a result can hold a case only once.
+            Or something that a section names goes with nothing else in it.
     """
     plans: list[Plan] = []
     titles: dict[str, str] = {}
     for section in suite.sections:
-        plan = _without_repeats(SECTION_KINDS[section.kind].plan(section.settings), titles)
+        plan = _without_repeats(_sensible_plan(section, suite.source), titles)
         for case in plan.cases():
             if case.id in titles:
                 raise ConfigurationError(
@@ -116,6 +134,16 @@ def plans_of(suite: Suite) -> tuple[Plan, ...]:
         titles |= {case.id: section.title for case in plan.cases()}
         plans += [plan] if plan.cases() else []
     return tuple(plans)
+
+
+def _sensible_plan(section: Section, source: str) -> Plan:
+    plan = SECTION_KINDS[section.kind].plan(section.settings)
+    if isinstance(plan, BandwidthPlan):
+        try:
+            require_sense(plan)
+        except ValueError as error:
+            raise ConfigurationError(f"{source}: {section.title}: {error}") from None
+    return plan
 
 
 def _without_repeats(plan: Plan, measured: Container[str]) -> Plan:

@@ -71,6 +71,7 @@ class Transfer(ABC):
         kind: Kind of the host memory.
         nbytes: Bytes to move.
         owned: Releases the transfer's buffers.
+        prepare: Makes a copy that is timed, from its destination, source and stream.
 
     Attributes:
         work: What is timed.
@@ -88,10 +89,12 @@ class Transfer(ABC):
         kind: str,
         nbytes: int,
         owned: ExitStack,
+        prepare: Callable[[Buffer, Buffer, Stream], Work] = PreparedCopy,
     ) -> None:
         self._pattern = pattern
         self._scratch = scratch
         self._owned = owned
+        self._prepare = prepare
         now = device.driver.now
         allocate = HOST_BUFFERS[kind](device, nbytes)
         start = now()
@@ -142,7 +145,7 @@ class HostToDevice(Transfer):
         touch(host)
         self._pattern.fill(host, stamp=0)
         self._touch(device)
-        self.work = PreparedCopy(self._device_buffer, self.host, stream)
+        self.work = self._prepare(self._device_buffer, self.host, stream)
 
     def _touch(self, device: Device) -> None:
         address = device.driver.api.CUdeviceptr(int(self._device_buffer.device_pointer))
@@ -166,7 +169,7 @@ class DeviceToHost(Transfer):
         self._fill_through_scratch(self._device_buffer, stamp=0)
         # All of it, not only each page: memory that the driver gave before may still hold these very bytes.
         self.host.array()[:] = 0
-        self.work = PreparedCopy(self.host, self._device_buffer, stream)
+        self.work = self._prepare(self.host, self._device_buffer, stream)
 
     def change(self, stamp: int) -> None:
         """Make every page of the source new."""

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cudabw.cli.parameters import COUNT, SECONDS, SIZES, device_options, json_option
+from cudabw.cli.parameters import COUNT, SECONDS, SIZE, SIZES, device_options, json_option
+from cudabw.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from cudabw.benchmarks.bandwidth_plan import BandwidthPlan
 
 _KINDS = {
     "pageable": "Ordinary memory; the driver copies it through buffers of its own.",
@@ -32,6 +35,7 @@ _EXAMPLES = """\b
 Examples:
   cudabw bandwidth --pinned --size 512MiB
   cudabw bandwidth --all --size 4KiB:256MiB:x4 --direction h2d
+  cudabw bandwidth --pageable --pinned --engine all --size 512MiB
   cudabw bandwidth --json > result.json
 """
 
@@ -45,6 +49,15 @@ Examples:
     type=click.Choice(["h2d", "d2h"]),
     multiple=True,
     help="Host to device or device to host; may be repeated.  [default: both]",
+)
+@click.option(
+    "--engine",
+    "engines",
+    type=click.Choice(["driver", "kernel", "staged", "all"]),
+    multiple=True,
+    help="What copies: the driver; a kernel that reads or writes mapped memory; threads that stage pageable memory "
+    "through pinned slots; or all that a kind has. May be repeated; kinds that have none of them are left out.  "
+    "[default: kernel for mapped memory, else driver]",
 )
 @click.option(
     "--size",
@@ -63,15 +76,26 @@ Examples:
     metavar="TIME",
     help="Begin no further trial after this time, such as 30s or 2min; every case gets at least one.",
 )
+@click.option("--threads", type=COUNT, default=None, metavar="N", help="Of the staged engine.  [default: found out]")
+@click.option(
+    "--slot",
+    type=SIZE,
+    default=None,
+    metavar="SIZE",
+    help="Bytes of each of the two pinned slots of a thread of the staged engine, 64KiB or more.  [default: found out]",
+)
 @device_options
 @json_option
 def command(
     *,
     all_kinds: bool,
     directions: tuple[str, ...],
+    engines: tuple[str, ...],
     sizes: tuple[tuple[int, ...], ...],
     trials: int | None,
     time_budget: float | None,
+    threads: int | None,
+    slot: int | None,
     device: int | None,
     backend: str | None,
     as_json: bool,
@@ -83,7 +107,15 @@ def command(
     fresh allocations; what arrived is verified after every batch, and a wrong figure is never shown as a number.
     """
     from cudabw.benchmarks.api import run_plans
-    from cudabw.benchmarks.bandwidth import DEFAULT_KINDS, DEFAULT_SIZE, DEFAULT_TRIALS, DIRECTIONS, BandwidthPlan
+    from cudabw.benchmarks.bandwidth_plan import (
+        DEFAULT_KINDS,
+        DEFAULT_SIZE,
+        DEFAULT_TRIALS,
+        DIRECTIONS,
+        ENGINES,
+        BandwidthPlan,
+        Staging,
+    )
     from cudabw.cli.present import command_line, measure_and_present
     from cudabw.report.bandwidth_table import print_bandwidth
 
@@ -94,9 +126,12 @@ def command(
         sizes=tuple(dict.fromkeys(chain.from_iterable(sizes))) or (DEFAULT_SIZE,),
         trials=trials or DEFAULT_TRIALS,
         time_budget_s=time_budget,
-        named=frozenset(named),
+        named=frozenset((*named, *engines)) - {"all"},
         sizes_named=bool(sizes),
+        engines=ENGINES if "all" in engines else tuple(dict.fromkeys(engines)),
+        staging=Staging(threads, slot),
     )
+    _require_sense(plan)
     return measure_and_present(
         lambda observer: run_plans(
             command_line(), (plan,), backend=backend or "auto", device=device or 0, observer=observer
@@ -104,6 +139,15 @@ def command(
         print_bandwidth,
         as_json=as_json,
     )
+
+
+def _require_sense(plan: BandwidthPlan) -> None:
+    from cudabw.benchmarks.bandwidth_plan import require_sense
+
+    try:
+        require_sense(plan)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _named_kinds(flags: dict[str, bool]) -> Sequence[str]:

@@ -56,6 +56,7 @@ def _parse_argument_types(text: str) -> tuple[str, ...]:
 
 ARGUMENT_COUNTS = _Parsed("counts", _parse_argument_counts)
 ARGUMENT_TYPES = _Parsed("types", _parse_argument_types)
+SIZE = _Parsed("size", units.parse_size)
 SIZES = _Parsed("sizes", units.parse_sizes)
 COUNT = _Parsed("count", units.parse_count)
 SECONDS = _Parsed("seconds", units.parse_seconds)

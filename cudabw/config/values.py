@@ -41,6 +41,11 @@ def read_seconds(value: object) -> float:
     return units.parse_seconds(text)
 
 
+def read_size(value: object) -> int:
+    """Read one byte count or size, as :func:`cudabw.units.parse_size` reads it."""
+    return units.parse_size(_size_text(value))
+
+
 def read_sizes(value: object) -> tuple[int, ...]:
     """Read a list of byte counts, sizes and ranges; a size that was there before is left out."""
     members = _members(value, "sizes", '["1MiB", "4KiB:256MiB:x4"]')

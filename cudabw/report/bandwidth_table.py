@@ -1,4 +1,4 @@
-"""The table of ``cudabw bandwidth``: one row for each kind and size, from the results alone."""
+"""The table of ``cudabw bandwidth``: one row for each kind, engine and size, from the results alone."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cudabw.results.model import CaseResult, DeviceInfo, RunResult
 
 _DIRECTION_ORDER = ("h2d", "d2h")
+_USUAL_ENGINE = "driver"
 
 
 def print_bandwidth(result: RunResult, console: Console) -> None:
@@ -36,26 +37,50 @@ def print_bandwidth(result: RunResult, console: Console) -> None:
 
 
 def _table(result: RunResult, symbols: Symbols) -> Table:
-    directions = [way for way in _DIRECTION_ORDER if any(case.direction == way for case in result.bandwidth_cases)]
-    with_link = any(case.link_fraction is not None for case in result.bandwidth_cases)
+    cases = result.bandwidth_cases
+    directions = [way for way in _DIRECTION_ORDER if any(case.direction == way for case in cases)]
+    with_link = any(case.link_fraction is not None for case in cases)
+    # The driver is what a reader expects; an engine that is one of several takes its room from the headings.
+    with_engine = any(case.engine != _USUAL_ENGINE for case in cases)
+    notes = number_notes(cases)
+    table = _empty(directions, symbols, with_engine=with_engine, with_link=with_link, with_notes=bool(notes))
+    for row in _rows(cases):
+        some = next(iter(row.values()))
+        figures = [cell for way in directions for cell in _cells(row.get(way), symbols, with_link=with_link)]
+        table.add_row(
+            some.kind,
+            *([some.engine] if with_engine else []),
+            format_size(some.size_bytes),
+            *([_without_unit(cell) for cell in figures] if with_engine else figures),
+            _clocks(row.values(), symbols),
+            *([note_cell(row.values(), notes)] if notes else []),
+        )
+    return table
+
+
+def _empty(
+    directions: Sequence[str], symbols: Symbols, *, with_engine: bool, with_link: bool, with_notes: bool
+) -> Table:
+    """The table without rows; units stand under the headings, or behind them and the figures where there is room."""
     table = new_table(symbols)
+    unit, percent = ("\nGB/s", "\n%") if with_engine else (" GB/s", "")
     table.add_column("Memory", no_wrap=True)
+    if with_engine:
+        table.add_column("Engine", no_wrap=True)
     table.add_column("Size", justify="right", no_wrap=True)
     for way in directions:
-        table.add_column(f"{way} GB/s", justify="right", no_wrap=True, style="bold")
-        table.add_column(symbols.plus_minus, justify="right", no_wrap=True)
+        table.add_column(f"{way}{unit}", justify="right", no_wrap=True, style="bold")
+        table.add_column(f"{symbols.plus_minus}{percent}", justify="right", no_wrap=True)
         if with_link:
-            table.add_column("link", justify="right", no_wrap=True)
+            table.add_column(f"link{percent}", justify="right", no_wrap=True)
     table.add_column("Clock", no_wrap=True)
-    notes = number_notes(result.bandwidth_cases)
-    if notes:
+    if with_notes:
         table.add_column("Note", no_wrap=True)
-    for row in _rows(result.bandwidth_cases):
-        some = next(iter(row.values()))
-        cells = [cell for way in directions for cell in _cells(row.get(way), symbols, with_link=with_link)]
-        last = [note_cell(row.values(), notes)] if notes else []
-        table.add_row(some.kind, format_size(some.size_bytes), *cells, _clocks(row.values(), symbols), *last)
     return table
+
+
+def _without_unit(cell: Text | str) -> Text | str:
+    return cell.removesuffix(" %") if isinstance(cell, str) else cell
 
 
 def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
@@ -67,7 +92,7 @@ def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
 
 
 def _rows(cases: Sequence[CaseResult]) -> Iterable[dict[str, CaseResult]]:
-    """Cases of one kind and size side by side, in the order in which they first appear."""
+    """Cases of one kind, engine and size side by side, in the order in which they first appear."""
     rows: dict[tuple[str, str, int], dict[str, CaseResult]] = {}
     for case in cases:
         rows.setdefault((case.kind, case.engine, case.size_bytes), {})[case.direction] = case

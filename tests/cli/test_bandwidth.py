@@ -21,14 +21,15 @@ GIB = 1 << 30
 TABLE = """\
 Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
 
-Memory       Size  h2d GB/s  ±  d2h GB/s  ±  Clock
+                            h2d  ±   d2h  ±
+Memory    Engine     Size  GB/s  %  GB/s  %  Clock
 ───────────────────────────────────────────────────
-pageable   64 KiB      50.0  –      25.0  –  host
-pageable  100 KiB      50.0  –      25.0  –  host
-pinned     64 KiB      50.0  –      25.0  –  event
-pinned    100 KiB      50.0  –      25.0  –  event
-mapped     64 KiB      50.0  –      25.0  –  event
-mapped    100 KiB      50.0  –      25.0  –  event
+pageable  driver   64 KiB  50.0  –  25.0  –  host
+pageable  driver  100 KiB  50.0  –  25.0  –  host
+pinned    driver   64 KiB  50.0  –  25.0  –  event
+pinned    driver  100 KiB  50.0  –  25.0  –  event
+mapped    kernel   64 KiB  50.0  –  25.0  –  event
+mapped    kernel  100 KiB  50.0  –  25.0  –  event
 
 One trial.
 """
@@ -73,11 +74,11 @@ def test_every_kind_in_both_directions_gives_the_modelled_rate_on_either_clock(c
         assert samples == pytest.approx([case["size_bytes"] / expected] * 2 * 4, rel=1e-6)
 
     rows = [line.split() for line in command(*arguments).out.splitlines() if line.startswith(tuple(KINDS))]
-    assert [(row[0], row[3], row[6]) for row in rows] == [(kind, "50.0", "25.0") for kind in KINDS for _ in range(2)]
+    assert [(row[0], row[4], row[6]) for row in rows] == [(kind, "50.0", "25.0") for kind in KINDS for _ in range(2)]
 
 
 def test_a_figure_is_that_of_its_own_kind(emulate, document):
-    emulate(clock=CLOCK | {"h2d/pageable": 9e9, "d2h/mapped": 7e9})
+    emulate(clock=CLOCK | {"h2d/pageable": 9e9, "d2h/kernel": 7e9})
     rates = {
         (case["kind"], case["direction"]): case["rate_bytes_per_s"]["median"]
         for case in document(*MEASURE, "--size", "1MiB", "--trials", "1").json["cases"]
@@ -115,10 +116,18 @@ def test_the_headline_is_the_median_of_trials_and_its_interval_holds_it(emulate,
 # Each option changes what it says
 
 
+def staged_by_one_thread(done):
+    said = [note for case in done.json["cases"] if case["size_bytes"] == 8 << 20 for note in case["notes"]]
+    return said and all(note.startswith("staged by 1 thread, slots of 3 MiB") for note in said)
+
+
 EFFECTS = {
     **{f"--{kind}": ([f"--{kind}"], lambda done, kind=kind: values(done.json, "kind") == {kind}) for kind in KINDS},
     "--all": (["--all"], lambda done: values(done.json, "kind") == set(KINDS)),
     "--direction": (["--direction", "d2h"], lambda done: values(done.json, "direction") == {"d2h"}),
+    "--engine": (["--engine", "driver"], lambda done: values(done.json, "engine") == {"driver"}),
+    "--threads": (["--engine", "staged", "--size", "8MiB", "--threads", "1", "--slot", "3MiB"], staged_by_one_thread),
+    "--slot": (["--engine", "staged", "--size", "8MiB", "--slot", "3MiB", "--threads", "1"], staged_by_one_thread),
     "--size": (["--size", "8KiB"], lambda done: values(done.json, "size_bytes") == {4096, 8192}),
     "--trials": (["--trials", "3"], lambda done: {count for *_, count in measured(done.json)} == {3}),
     "--time-budget": (
@@ -156,8 +165,9 @@ def test_without_options_three_kinds_are_measured_both_ways_at_64_mib_five_times
     monkeypatch.setattr("cudabw.benchmarks.api.run_plans", run_plans)
     command("bandwidth")
     plan, backend, device = asked
-    cases = [(case.kind, case.direction, case.size_bytes, case.named) for case in plan.cases()]
-    assert cases == [(kind, way, 64 << 20, False) for kind in KINDS[:3] for way in ("h2d", "d2h")]
+    cases = [(case.kind, case.engine, case.direction, case.size_bytes, case.named) for case in plan.cases()]
+    engines = {"pageable": "driver", "pinned": "driver", "mapped": "kernel"}
+    assert cases == [(kind, engines[kind], way, 64 << 20, False) for kind in engines for way in ("h2d", "d2h")]
     assert (plan.trials, plan.time_budget_s, backend, device) == (5, None, "auto", 0)
 
 
@@ -274,6 +284,8 @@ def test_what_is_no_size_is_quoted_with_an_example_before_a_driver_is_touched(co
     ("option", "text"),
     [
         *(("--trials", text) for text in ("0", "-1", "1.5", "", "nan", "٣", "1e3", "1_0", " 1", "many")),
+        *(("--threads", text) for text in ("0", "-1", "1.5", "", "nan", "all")),
+        *(("--slot", text) for text in ("0", "-1", "1.5", "", "1MiB,2MiB", "1MiB:4MiB:x2")),
         *(("--device", text) for text in ("-1", "1.0", "", "x", "0x1", "all", "99999999999", "GPU-1")),
         *(("--time-budget", text) for text in ("nan", "inf", "0", "-1", "", "1h", "1,5s", "1e3", "s", "5 s")),
     ],
@@ -295,6 +307,7 @@ def test_what_is_no_number_is_quoted_with_an_example_before_a_driver_is_touched(
         ["--siz", "1MiB"],
         ["--pin"],
         ["--direction", "both"],
+        ["--engine", "cpu"],
         ["--direction", "H2D"],
         ["--backend", "gpu"],
         ["--kind", "pinned"],
@@ -305,6 +318,50 @@ def test_an_unknown_or_abbreviated_option_or_choice_is_refused(command, argument
     done = command(*MEASURE, *arguments)
     assert (done.code, done.out) == (2, "")
     assert arguments[-1] in done.err or arguments[0] in done.err
+
+
+@pytest.mark.usefixtures("no_start")
+@pytest.mark.parametrize("extra", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--pinned", "--engine", "kernel"],
+            "kernel goes with none of the other choices: it goes with mapped by kernel (h2d, d2h)",
+        ),
+        (
+            ["--mapped", "--engine", "staged", "--engine", "kernel"],
+            "staged goes with none of the other choices: it goes with pageable by staged (h2d, d2h)",
+        ),
+        (["--threads", "3"], "threads and slot are of the staged engine, which is not chosen"),
+        (["--engine", "staged", "--slot", "3B"], "a slot has 64 KiB or more, not 3 bytes"),
+    ],
+)
+def test_choices_that_do_not_go_together_are_refused_with_what_does(command, arguments, message, extra):
+    done = command(*MEASURE, *arguments, *extra)
+    assert (done.code, done.out, done.err) == (2, "", f"cudabw: error: {message}\n")
+
+
+def test_all_engines_are_those_that_each_kind_has_and_a_name_carries_the_engine(emulate, document):
+    emulate(clock=SLOW_CLOCK)
+    done = document(*QUICK, "--engine", "all", "--direction", "h2d")
+    assert [case["id"] for case in done.json["cases"]] == [
+        "bandwidth/pageable/driver/h2d/4096",
+        "bandwidth/pageable/staged/h2d/4096",
+        "bandwidth/pinned/driver/h2d/4096",
+        "bandwidth/mapped/driver/h2d/4096",
+        "bandwidth/mapped/kernel/h2d/4096",
+    ]
+    assert not any(case["named"] for case in done.json["cases"])
+
+
+@pytest.mark.parametrize(("engine", "code"), [("kernel", 4), ("all", 0)])
+def test_an_engine_that_is_named_and_not_there_is_exit_4(emulate, document, engine, code):
+    emulate(clock=SLOW_CLOCK, faults=[{"function": "cuModuleLoadData", "status": 801}])
+    done = document(*QUICK, "--engine", engine)
+    assert done.code == code
+    states = {case["state"] for case in done.json["cases"] if case["engine"] == "kernel"}
+    assert states == {"unsupported"}
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ Plan of nightly.toml · backend emulated, device 0
 ───────────────────────────────────────────────────────────────────
 1  pageable  driver  h2d, d2h   4 KiB                     1      2
 1  pinned    driver  h2d, d2h   4 KiB                     1      2
-2  mapped    driver  d2h        4 KiB to 64 KiB (3)       2      3
+2  mapped    kernel  d2h        4 KiB to 64 KiB (3)       2      3
 
 7 cases, 10 trials; about 230 MiB copied in about 0.2 s.
 Memory at most: 16512 KiB host, the emulated device's own included.
@@ -54,7 +54,7 @@ Plan of full · backend cuda, device 1
 ──────────────────────────────────────────────────────────────────────────
 1  pageable        driver  h2d, d2h   4 KiB to 256 MiB (9)       7     18
 1  pinned          driver  h2d, d2h   4 KiB to 256 MiB (9)       7     18
-1  mapped          driver  h2d, d2h   4 KiB to 256 MiB (9)       7     18
+1  mapped          kernel  h2d, d2h   4 KiB to 256 MiB (9)       7     18
 1  write-combined  driver  h2d, d2h   4 KiB to 256 MiB (9)       7     18
 1  registered      driver  h2d, d2h   4 KiB to 256 MiB (9)       7     18
 1  managed         driver  h2d, d2h   4 KiB to 256 MiB (9)       7     18
@@ -72,7 +72,7 @@ Plan of nightly.toml | backend auto, device 2
 -----------------------------------------------------
 1  pageable  driver  h2d, d2h   1 KiB       5      2
 1  pinned    driver  h2d, d2h   1 KiB       5      2
-2  mapped    driver  d2h        1 KiB       5      1
+2  mapped    kernel  d2h        1 KiB       5      1
 
 5 cases, 25 trials; about 31 MiB copied in about 0.5 s.
 Memory at most: 16385 KiB host, 1 KiB device (emulated: 16386 KiB host).
@@ -161,9 +161,9 @@ def test_the_plan_as_json_is_one_document_with_every_case(capsys):
             "bandwidth/pinned/driver/d2h/4096",
         ],
         [
-            "bandwidth/mapped/driver/d2h/4096",
-            "bandwidth/mapped/driver/d2h/16384",
-            "bandwidth/mapped/driver/d2h/65536",
+            "bandwidth/mapped/kernel/d2h/4096",
+            "bandwidth/mapped/kernel/d2h/16384",
+            "bandwidth/mapped/kernel/d2h/65536",
         ],
     ]
 
@@ -212,9 +212,12 @@ def test_the_smoke_suite_measures_every_kind(capsys):
     captured = capsys.readouterr()
     title, *table = captured.out.splitlines()
     assert title == "Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)"
-    rows = [" ".join(line.split()[:3]) for line in table if " B " in line or " MiB " in line]
+    rows = [" ".join(line.split()[:4]) for line in table if " B " in line or " MiB " in line]
     kinds = ["pageable", "pinned", "mapped", "write-combined", "registered", "managed"]
-    assert rows == [f"{kind} {size}" for kind in kinds for size in ("1000 B", "4097 B", "20 MiB")]
+    engines = {"mapped": "kernel"}
+    assert rows == [
+        f"{kind} {engines.get(kind, 'driver')} {size}" for kind in kinds for size in ("1000 B", "4097 B", "20 MiB")
+    ]
     assert captured.err == ""
 
 
@@ -247,7 +250,8 @@ def test_the_default_kinds_need_not_be_there(monkeypatch):
             "broken.toml",
             (
                 "cudabw: error: broken.toml: [[bandwidth]] section 2: unknown key 'kind' (did you mean 'kinds'?)\n"
-                "cudabw: hint: The keys of [[bandwidth]] are kinds, directions, sizes, trials, time_budget.\n"
+                "cudabw: hint: The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, "
+                "time_budget, threads, slot.\n"
             ),
         ),
         (

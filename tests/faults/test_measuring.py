@@ -51,7 +51,7 @@ ONE_BYTE_WRONG = "byte 16777216 of the destination holds 0x02 where the source h
 
 
 def test_the_row_of_a_copy_that_moves_nothing_has_no_number(measure):
-    arguments = ("--size", "32MiB", "--trials", "1", "--pageable", "--pinned", "--mapped")
+    arguments = ("--size", "32MiB", "--trials", "1", "--pageable", "--pinned", "--mapped", "--engine", "driver")
     done = measure(*arguments, fault={"copy": "drop", "direction": "h2d"} | ONLY_MEASURED, clock=SLOW)
     assert done.code == 1
     assert done.out == TITLE + (
@@ -111,7 +111,7 @@ NO_PINNING = {"function": "cuMemHostAlloc", "status": 2, "at_least_bytes": 65536
 
 
 def test_memory_that_cannot_be_pinned_is_said_in_its_rows_and_the_others_are_measured(measure):
-    done = measure("--size", "32KiB,64KiB", "--trials", "1", fault=NO_PINNING)
+    done = measure("--engine", "driver", "--size", "32KiB,64KiB", "--trials", "1", fault=NO_PINNING)
     assert (done.code, done.err) == (0, "")
     head, _, notes = done.out.removeprefix(TITLE).partition("[1] ")
     assert head == (
@@ -213,7 +213,7 @@ def test_a_kind_that_fails_leaves_the_others_and_the_run_fails(measure):
 # A device that is lost
 
 LOST = "device 0 was lost: cuMemcpyHtoDAsync failed with CUDA_ERROR_LAUNCH_FAILED (719)"
-THREE_KINDS = ("--pinned", "--mapped", "--write-combined", "--direction", "h2d", "--size", "4KiB")
+THREE_KINDS = ("--pinned", "--registered", "--write-combined", "--direction", "h2d", "--size", "4KiB")
 
 
 def lost_at(nth):

@@ -121,12 +121,12 @@ def test_what_is_given_twice_is_taken_once():
         (
             SECTION + "[[bandwidth]]\nkind = 1",
             "ci.toml: [[bandwidth]] section 2: unknown key 'kind' (did you mean 'kinds'?)",
-            "The keys of [[bandwidth]] are kinds, directions, sizes, trials, time_budget.",
+            "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, time_budget, threads, slot.",
         ),
         (
             SECTION + '"a\\nb" = 1',
             "ci.toml: [[bandwidth]] section 1: unknown key 'a\\nb'",
-            "The keys of [[bandwidth]] are kinds, directions, sizes, trials, time_budget.",
+            "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, time_budget, threads, slot.",
         ),
     ],
 )

@@ -143,6 +143,12 @@ def test_one_kind_without_a_sequence_around_it_is_refused_with_the_remedy():
         ({"time_budget": 0}, "a time budget is above 0 seconds: 0"),
         ({"time_budget": -1.0}, "a time budget is above 0 seconds: -1.0"),
         ({"time_budget": float("nan")}, "a time budget is above 0 seconds: nan"),
+        ({"engines": ["warp"]}, "unknown engine 'warp'"),
+        ({"engines": []}, "no engine given; choose from driver, kernel, staged"),
+        ({"engines": ["staged"]}, r"staged goes with none of the other choices: it goes with pageable by staged \(h2d"),
+        ({"threads": 2}, "threads and slot are of the staged engine"),
+        ({"engines": ["staged"], "kinds": ["pageable"], "threads": 0}, "threads are at least 1: 0"),
+        ({"engines": ["staged"], "kinds": ["pageable"], "slot": 1}, "a slot has 64 KiB or more, not 1 bytes"),
         ({"backend": "gpu"}, "'gpu' is not a valid Backend"),
     ],
 )
@@ -173,6 +179,16 @@ def test_the_full_results_hold_every_case_once_in_the_order_given():
     assert {case.state for case in result.cases} == {State.OK}
     assert [len(case.trials) for case in result.cases] == [2] * 8
     json.loads(to_json(result))
+
+
+@pytest.mark.usefixtures("emulate")
+def test_engines_are_chosen_as_on_the_command_line():
+    result = cudabw.measure_bandwidth(**SMALL | {"kinds": ["pageable", "pinned", "mapped"]}, engines=["kernel"])
+    assert [(case.kind, case.engine, case.named) for case in result.cases] == [("mapped", "kernel", True)] * 2
+    both = cudabw.measure_bandwidth(
+        **SMALL | {"kinds": ["pageable", "pinned"]}, engines=("driver", "staged"), threads=1
+    )
+    assert [case.engine for case in both.cases] == ["driver", "driver", "staged", "staged", "driver", "driver"]
 
 
 @pytest.mark.usefixtures("emulate")

@@ -2,11 +2,15 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from cudabw.benchmarks.bandwidth import KINDS, BandwidthCase, BandwidthPlan, run_bandwidth, with_link
+from cudabw.benchmarks import engines
+from cudabw.benchmarks.bandwidth import run_bandwidth, with_link
+from cudabw.benchmarks.bandwidth_plan import ENGINES, KINDS, BandwidthPlan, Staging
 from cudabw.benchmarks.observer import Observer
+from cudabw.copying.staged_copy import StagedCopier
 from cudabw.driver.emulated import EmulatedDriver, Fault, ModelledClock
 from cudabw.errors import Interrupted
 from cudabw.measuring.sampling import rate_over
@@ -39,25 +43,6 @@ def interrupting_after(calls):
     return Observer(check_interrupt=check)
 
 
-# The plan
-
-
-def test_the_cases_of_a_plan_are_in_the_order_of_the_table():
-    cases = plan("pinned", "mapped", sizes=(2, 1), named=frozenset({"mapped"})).cases()
-    assert [(case.kind, case.size_bytes, case.direction, case.named) for case in cases] == [
-        (kind, size, way, kind == "mapped")
-        for kind in ("pinned", "mapped")
-        for size in (2, 1)
-        for way in ("h2d", "d2h")
-    ]
-
-
-def test_a_case_has_a_stable_name_and_one_for_people():
-    case = BandwidthCase("write-combined", "d2h", 3 * MIB)
-    assert case.id == "bandwidth/write-combined/driver/d2h/3145728"
-    assert case.label == "write-combined d2h 3 MiB"
-
-
 # Trials
 
 
@@ -72,7 +57,8 @@ def test_a_case_carries_all_samples_of_all_trials_and_what_the_driver_says_of_it
         assert case.driver_says
         assert [len(trial.samples_s) for trial in case.trials] == [4, 4]
         assert case.rate_bytes_per_s.median == pytest.approx(rate, rel=1e-6)
-    assert outcome.cases[0].id == f"bandwidth/{kind}/driver/h2d/4096"
+    engine = "kernel" if kind == "mapped" else "driver"
+    assert outcome.cases[0].id == f"bandwidth/{kind}/{engine}/h2d/4096"
 
 
 @pytest.mark.parametrize(
@@ -154,6 +140,68 @@ def test_copies_that_take_no_time_have_no_rate(modelled):
     (case,) = run_bandwidth(modelled(h2d=1e300), [plan("pinned", directions=("h2d",))]).cases
     assert case.state is State.FAILED
     assert case.reason == ("256 copies took no time by the event clock, so there is no rate. Choose a larger --size.")
+
+
+# Engines
+
+
+@pytest.fixture
+def few_threads(monkeypatch):
+    """Stages without a look for what is fastest: two threads with slots of 64 KiB, from 1 MiB on."""
+    monkeypatch.setattr(engines, "StagedCopier", partial(StagedCopier, at_least=MIB))
+    return Staging(threads=1, slot=1 << 16)
+
+
+def test_each_engine_has_a_rate_and_a_clock_of_its_own(make_device, few_threads):
+    device = make_device(clock=ModelledClock({"h2d": 4e9, "h2d/kernel": 2e9, "h2d/pageable": 1e9}))
+    wanted = plan("pageable", "mapped", directions=("h2d",), sizes=(MIB,), engines=ENGINES, staging=few_threads)
+    cases = {(case.kind, case.engine): case for case in run_bandwidth(device, [wanted]).cases}
+    assert {cell: (case.state, case.clock, case.gated, case.verified) for cell, case in cases.items()} == {
+        ("pageable", "driver"): (State.OK, Clock.HOST, False, True),
+        ("pageable", "staged"): (State.OK, Clock.HOST, False, True),
+        ("mapped", "driver"): (State.OK, Clock.EVENT, True, True),
+        ("mapped", "kernel"): (State.OK, Clock.EVENT, True, True),
+    }
+    rates = {cell: case.rate_bytes_per_s.median for cell, case in cases.items()}
+    staged = rates.pop(("pageable", "staged"))
+    assert rates == pytest.approx(
+        {("pageable", "driver"): 1e9, ("mapped", "driver"): 4e9, ("mapped", "kernel"): 2e9}, rel=1e-6
+    )
+    # Two slots with a stream each, so that twice the rate of pinned memory is the most.
+    assert 4e9 <= staged <= 8e9 * (1 + 1e-6)
+
+
+def test_a_staged_case_says_how_it_was_staged_or_that_the_driver_did_it(modelled, few_threads):
+    wanted = plan("pageable", directions=("d2h",), sizes=(MIB, MIB - 1), engines=("staged",), staging=few_threads)
+    assert [case.notes for case in run_bandwidth(modelled(), [wanted]).cases] == [
+        ("staged by 1 thread, slots of 64 KiB",),
+        ("left to the driver: staging does not lead at this size",),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "engine"), [("pageable", "staged"), ("mapped", "kernel")])
+@pytest.mark.parametrize("fault", ["drop", "corrupt"])
+@pytest.mark.parametrize("direction", ["h2d", "d2h"])
+def test_wrong_bytes_of_any_engine_are_never_a_figure(modelled, few_threads, kind, engine, fault, direction):
+    device = modelled(Fault(copy=fault, direction=direction, at_least_bytes=1 << 16))
+    wanted = plan(kind, directions=(direction,), sizes=(MIB,), engines=(engine,), staging=few_threads)
+    (case,) = run_bandwidth(device, [wanted]).cases
+    assert (case.state, case.verified, case.rate_bytes_per_s) == (State.WRONG_DATA, False, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine", "fault", "state"),
+    [
+        ("pageable", "staged", Fault(function="cuMemHostAlloc", status=2, at_least_bytes=1 << 16), State.REFUSED),
+        ("mapped", "kernel", Fault(function="cuModuleLoadData", status=801), State.UNSUPPORTED),
+    ],
+)
+def test_an_engine_that_cannot_work_is_said_in_its_case_and_the_others_are_measured(
+    modelled, few_threads, kind, engine, fault, state
+):
+    wanted = plan(*(kind, "pinned"), directions=("h2d",), sizes=(MIB,), engines=(engine, "driver"), staging=few_threads)
+    cases = run_bandwidth(modelled(fault), [wanted]).cases
+    assert {case.engine: case.state for case in cases if case.kind == kind}[engine] is state
 
 
 # The time budget

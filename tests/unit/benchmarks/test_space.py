@@ -3,7 +3,8 @@
 import pytest
 
 from cudabw.benchmarks import space
-from cudabw.benchmarks.space import HOST_RESERVE_BYTES, device_bytes, host_bytes, require_space
+from cudabw.benchmarks.bandwidth_plan import Staging
+from cudabw.benchmarks.space import HOST_RESERVE_BYTES, device_bytes, host_bytes, require_space, staging_bytes
 from cudabw.benchmarks.transfers import HOST_BUFFERS, SCRATCH_BYTES
 from cudabw.driver.emulated import Shape
 from cudabw.errors import RefusedError
@@ -132,6 +133,31 @@ def test_managed_memory_is_at_most_a_quarter_of_what_is_free(make_device, host):
         require_space(device, "managed", 16 * MIB + 1)
     with DeviceBuffer(device, 4 * MIB), pytest.raises(RefusedError):
         require_space(device, "managed", 16 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "staging", "expected"),
+    [
+        (64 * MIB, None, 0),
+        (4 * MIB - 1, Staging(), 0),
+        # What calibration copies, and two slots for each thread.
+        (4 * MIB, Staging(threads=3, slot=MIB), (256 + 3 * 2) * MIB),
+        (4 * MIB, Staging(threads=99, slot=MIB), (256 + 8 * 2) * MIB),
+        (4 * MIB, Staging(), (256 + 8 * 2 * 8) * MIB),
+    ],
+)
+def test_a_staged_copy_needs_room_for_slots_and_calibration_besides(monkeypatch, nbytes, staging, expected):
+    monkeypatch.setattr(space, "usable_cpus", lambda: 8)
+    assert staging_bytes(nbytes, staging) == expected
+
+
+def test_slots_that_do_not_fit_are_refused_with_the_numbers(roomy, host):
+    host(4096 * MIB)
+    with pytest.raises(RefusedError) as refusal:
+        require_space(roomy, "pageable", 64 * MIB, Staging(threads=1, slot=2048 * MIB))
+    assert refusal.value.message == (
+        "pageable needs 4496 MiB of host memory, and 3840 MiB can be used (cgroup limit 4 GiB)"
+    )
 
 
 def test_nothing_is_allocated_to_find_out(make_device, host):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cudabw.benchmarks.bandwidth import KINDS, BandwidthPlan
+from cudabw.benchmarks.bandwidth_plan import ENGINES, KINDS, BandwidthPlan, Staging
 from cudabw.benchmarks.estimate import estimate_run
 from cudabw.benchmarks.suite import VOCABULARY, plans_of
 from cudabw.config.suite import override, parse_suite
@@ -34,6 +34,24 @@ def test_a_section_means_the_plan_that_it_spells():
 
 def test_an_empty_section_means_the_command_without_flags():
     assert plans("[[bandwidth]]") == (BandwidthPlan(),)
+
+
+def test_engines_and_how_to_stage_are_the_plans():
+    text = '[[bandwidth]]\nkinds = ["pageable"]\nengines = ["driver", "staged"]\nthreads = 4\nslot = "1MiB"'
+    (plan,) = plans(text)
+    assert (plan.engines, plan.staging) == (("driver", "staged"), Staging(4, MIB))
+    assert plan.named == {"pageable", "driver", "staged"}
+    (plan,) = plans('[[bandwidth]]\nengines = "all"')
+    assert (plan.engines, plan.named) == (ENGINES, frozenset())
+
+
+def test_an_engine_that_goes_with_nothing_else_is_refused_with_its_section():
+    with pytest.raises(ConfigurationError) as caught:
+        plans('[[bandwidth]]\n[[bandwidth]]\nkinds = ["pinned"]\nengines = ["kernel"]')
+    assert caught.value.message == (
+        "ci.toml: [[bandwidth]] section 2: kernel goes with none of the other choices: "
+        "it goes with mapped by kernel (h2d, d2h)"
+    )
 
 
 def test_all_kinds_are_planned_and_none_is_named():

@@ -17,7 +17,7 @@ LINK = Link(generation=5, width=16, ceiling_bytes_per_s=63.0e9, source="nvml")
 GPU = DeviceInfo(ordinal=1, name="NVIDIA H200 [x]", uuid="GPU-1", pci="0000:17:00.0", emulated=False, link=LINK)
 
 
-def case(kind, direction, gb_per_s=None, *, size=64 * MIB, spread=0.0, trials=None, **fields):
+def case(kind, direction, gb_per_s=None, *, engine="driver", size=64 * MIB, spread=0.0, trials=None, **fields):
     """A case of which each field can be set; one without a rate needs a state and a reason."""
     rate = None
     if trials is None:
@@ -29,10 +29,10 @@ def case(kind, direction, gb_per_s=None, *, size=64 * MIB, spread=0.0, trials=No
         rate = Rate(median=median, low=low, high=high, min=median / 2, max=median * 2)
         fields.setdefault("clock", Clock.HOST if kind == "pageable" else Clock.EVENT)
     return CaseResult(
-        id=f"bandwidth/{kind}/driver/{direction}/{size}",
+        id=f"bandwidth/{kind}/{engine}/{direction}/{size}",
         benchmark="bandwidth",
         kind=kind,
-        engine="driver",
+        engine=engine,
         direction=direction,
         size_bytes=size,
         state=fields.pop("state", State.OK),
@@ -129,6 +129,63 @@ Median of 5 trials; +/- is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nv
 )
 def test_a_measured_run_is_one_row_a_kind_at_any_width(result, encoding, text, width):
     assert printed(result, encoding=encoding, width=width) == text
+
+
+STAGED = {"engine": "staged", "clock": Clock.HOST, "spread": 0.0004}
+EIGHT = ("staged by 8 threads, slots of 4 MiB, streaming stores",)
+TWELVE = ("staged by 12 threads, slots of 4 MiB",)
+
+ENGINES = run_result(
+    case("pageable", "h2d", 8.873, spread=0.094),
+    case("pageable", "d2h", 14.81, spread=0.12),
+    case("pageable", "h2d", 49.3, notes=TWELVE, **STAGED),
+    case("pageable", "d2h", 46.2, notes=EIGHT, **STAGED),
+    case("pinned", "h2d", 55.36, spread=0.0008),
+    case("pinned", "d2h", 1234.5),
+    case("mapped", "h2d", 51.4, engine="kernel"),
+    case("mapped", "d2h", 52.5, engine="kernel"),
+    case("write-combined", "h2d", 55.4),
+)
+
+ENGINES_TEXT = """\
+Host ↔ device bandwidth · device 1: NVIDIA H200 [x]
+
+                                 h2d     ±  link   d2h     ±  link
+Memory          Engine    Size  GB/s     %     %  GB/s     %     %  Clock  Note
+────────────────────────────────────────────────────────────────────────────────
+pageable        driver  64 MiB  8.87   9.4    14  14.8    12    24  host
+pageable        staged  64 MiB  49.3  0.04    78  46.2  0.04    73  host   1 2
+pinned          driver  64 MiB  55.4  0.08    88  1234     0  1960  event
+mapped          kernel  64 MiB  51.4     0    82  52.5     0    83  event
+write-combined  driver  64 MiB  55.4     0    88     –     –     –  event
+
+Median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
+[1] staged by 12 threads, slots of 4 MiB
+[2] staged by 8 threads, slots of 4 MiB, streaming stores
+"""
+
+ENGINES_ASCII = """\
+Host <-> device bandwidth | device 0: EMULATED, not a GPU (host memory)
+
+               |       |       | h2d | +/- | d2h | +/- |      |
+Memory         |Engine |  Size |GB/s |   % |GB/s |   % |Clock |Note
+---------------+-------+-------+-----+-----+-----+-----+------+-----
+pageable       |driver |64 MiB |8.87 | 9.4 |14.8 |  12 |host  |
+pageable       |staged |64 MiB |49.3 |0.04 |46.2 |0.04 |host  |1 2
+pinned         |driver |64 MiB |55.4 |0.08 |1234 |   0 |event |
+mapped         |kernel |64 MiB |51.4 |   0 |52.5 |   0 |event |
+write-combined |driver |64 MiB |55.4 |   0 |   - |   - |event |
+
+Median of 5 trials; +/- is its 99 % interval.
+[1] staged by 12 threads, slots of 4 MiB
+[2] staged by 8 threads, slots of 4 MiB, streaming stores
+"""
+
+
+def test_an_engine_beside_the_driver_is_a_column_and_the_units_stand_under_the_headings():
+    assert printed(with_links(ENGINES)) == ENGINES_TEXT
+    assert printed(ENGINES, encoding="ascii") == ENGINES_ASCII
+    assert max(len(line) for line in ENGINES_TEXT.splitlines()[2:10]) <= 80
 
 
 REFUSED = "67108864 bytes of host pinned memory were refused; this process holds 4096 bytes of page-locked host memory"

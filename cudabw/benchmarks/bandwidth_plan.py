@@ -1,0 +1,158 @@
+"""What the bandwidth benchmark can measure, and what a run of it is asked to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from cudabw.copying import driver_copy, kernel_copy, staged_copy
+from cudabw.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+DRIVER: Final = driver_copy.ENGINE
+KERNEL: Final = kernel_copy.ENGINE
+STAGED: Final = staged_copy.ENGINE
+ENGINES: Final = (DRIVER, KERNEL, STAGED)
+
+DEFAULT_KINDS: Final = ("pageable", "pinned", "mapped")
+KINDS: Final = (*DEFAULT_KINDS, "write-combined", "registered", "managed")
+DIRECTIONS: Final = ("h2d", "d2h")
+
+CELLS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "pageable": {DRIVER: DIRECTIONS, STAGED: DIRECTIONS},
+    "pinned": {DRIVER: DIRECTIONS},
+    "mapped": {DRIVER: DIRECTIONS, KERNEL: DIRECTIONS},
+    "write-combined": {DRIVER: DIRECTIONS},
+    "registered": {DRIVER: DIRECTIONS},
+    "managed": {DRIVER: DIRECTIONS},
+}
+"""The directions in which each engine of each kind of memory goes."""
+
+# Mapped memory is there for kernels to reach; what copies of it by the driver reach, pinned memory shows as well.
+_USUAL_ENGINES: Final = {"mapped": KERNEL}
+
+DEFAULT_SIZE: Final = 64 << 20
+DEFAULT_TRIALS: Final = 5
+
+# Each piece of a staged copy takes a turn of the interpreter: with smaller slots, they alone take seconds.
+SMALLEST_SLOT: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """How the staged engine is to do its work.
+
+    Attributes:
+        threads: How many copy; None to find out.
+        slot: Bytes of a pinned slot; None to find out.
+    """
+
+    threads: int | None = None
+    slot: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthCase:
+    """One cell to measure.
+
+    Attributes:
+        staging: For the staged engine; None for any other.
+    """
+
+    kind: str
+    direction: str
+    size_bytes: int
+    named: bool = False
+    engine: str = DRIVER
+    staging: Staging | None = None
+
+    @property
+    def id(self) -> str:
+        """Stable name of the case, the same in every run."""
+        return f"bandwidth/{self.kind}/{self.engine}/{self.direction}/{self.size_bytes}"
+
+    @property
+    def label(self) -> str:
+        """What a person reads while it is measured."""
+        engine = "" if self.engine == DRIVER else f" {self.engine}"
+        return f"{self.kind}{engine} {self.direction} {format_size(self.size_bytes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthPlan:
+    """What to measure and how often.
+
+    Attributes:
+        kinds: Kinds of memory.
+        directions: Of ``DIRECTIONS``.
+        sizes: Bytes of one copy.
+        trials: Independent draws of each case.
+        time_budget_s: Seconds after which no further trial begins; each case gets at least one.
+        named: The kinds and engines that were asked for by name, so that one that cannot be had is the run's failure.
+        sizes_named: Whether the sizes were, so that one that nothing could be measured at is.
+        seed: Seeds the bytes and the order of the cases.
+        engines: Of ``ENGINES``; none takes each kind's usual one.
+        staging: For the staged engine.
+    """
+
+    kinds: Sequence[str] = DEFAULT_KINDS
+    directions: Sequence[str] = DIRECTIONS
+    sizes: Sequence[int] = (DEFAULT_SIZE,)
+    trials: int = DEFAULT_TRIALS
+    time_budget_s: float | None = None
+    named: frozenset[str] = frozenset()
+    sizes_named: bool = False
+    seed: int = 0
+    engines: Sequence[str] = ()
+    staging: Staging = Staging()
+
+    def cases(self) -> tuple[BandwidthCase, ...]:
+        """Every case, in the order of the table; what does not go together is no case."""
+        return tuple(
+            self._case(kind, engine, size, direction)
+            for kind in self.kinds
+            for engine in CELLS[kind]
+            for size in self.sizes
+            for direction in self.directions
+            if direction in CELLS[kind][engine] and engine in self._engines(kind, direction)
+        )
+
+    def _engines(self, kind: str, direction: str) -> Iterable[str]:
+        if self.engines:
+            return self.engines
+        usual = _USUAL_ENGINES.get(kind, DRIVER)
+        return (usual if direction in CELLS[kind][usual] else DRIVER,)
+
+    def _case(self, kind: str, engine: str, size: int, direction: str) -> BandwidthCase:
+        # Every kind goes by the driver, so that naming it names no case.
+        named = kind in self.named or engine in self.named - {DRIVER}
+        return BandwidthCase(kind, direction, size, named, engine, self.staging if engine == STAGED else None)
+
+
+def require_sense(plan: BandwidthPlan) -> None:
+    """Do nothing unless something that was asked for goes with nothing else that was.
+
+    Raises:
+        ValueError: Says what it is, and what it goes with.
+    """
+    cases = plan.cases()
+    measured = {word for case in cases for word in (case.kind, case.engine, case.direction)}
+    for word in (*sorted(plan.named), *plan.directions):
+        if word not in measured:
+            raise ValueError(f"{word} goes with none of the other choices: it goes with {_partners(word)}")
+    if plan.staging != Staging() and STAGED not in measured:
+        raise ValueError(f"threads and slot are of the {STAGED} engine, which is not chosen")
+    if plan.staging.slot is not None and plan.staging.slot < SMALLEST_SLOT:
+        raise ValueError(f"a slot has {format_size(SMALLEST_SLOT)} or more, not {plan.staging.slot} bytes")
+
+
+def _partners(word: str) -> str:
+    """What a kind, an engine or a direction goes with."""
+    ways: dict[tuple[str, ...], list[str]] = {}
+    for kind, engines in CELLS.items():
+        for engine, directions in engines.items():
+            if word in (kind, engine, *directions):
+                ways.setdefault((engine, *directions), []).append(kind)
+    return "; ".join(f"{', '.join(kinds)} by {way[0]} ({', '.join(way[1:])})" for way, kinds in ways.items())

@@ -1,0 +1,76 @@
+"""The engines of one run: copiers that are made when a case first needs them, and what they say of a copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudabw.benchmarks.bandwidth_plan import KERNEL, STAGED
+from cudabw.copying.driver_copy import PreparedCopy
+from cudabw.copying.kernel_copy import KernelCopier
+from cudabw.copying.staged_copy import PreparedStagedCopy, StagedCopier
+from cudabw.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import ExitStack
+    from typing import TypeAlias
+
+    from cudabw.benchmarks.bandwidth_plan import BandwidthCase, Staging
+    from cudabw.measuring.timing import Work
+    from cudabw.runtime.buffer import Buffer
+    from cudabw.runtime.device import Device
+    from cudabw.runtime.stream import Stream
+
+    Prepare: TypeAlias = Callable[[Buffer, Buffer, Stream], Work]
+
+
+class Engines:
+    """Prepares copies by any engine.
+
+    Args:
+        device: The device.
+        staging: How the staged engine is to do its work.
+        owned: Releases the copiers.
+    """
+
+    def __init__(self, device: Device, staging: Staging, owned: ExitStack) -> None:
+        self._device = device
+        self._staging = staging
+        self._owned = owned
+        self._kernel: KernelCopier | None = None
+        self._staged: StagedCopier | None = None
+
+    def preparing(self, case: BandwidthCase) -> Prepare:
+        """What makes a copy of the case from its destination, source and stream.
+
+        Raises:
+            DriverError: The driver cannot load the kernel.
+        """
+        if case.engine == KERNEL:
+            return self._kernel_copier().prepare
+        if case.engine == STAGED:
+            return self._staged_copier().prepare
+        return PreparedCopy
+
+    def _kernel_copier(self) -> KernelCopier:
+        if self._kernel is None:
+            self._kernel = self._owned.enter_context(KernelCopier(self._device))
+        return self._kernel
+
+    def _staged_copier(self) -> StagedCopier:
+        if self._staged is None:
+            copier = StagedCopier(self._device, threads=self._staging.threads, slot=self._staging.slot)
+            self._staged = self._owned.enter_context(copier)
+        return self._staged
+
+
+def describe(work: Work) -> str | None:
+    """How a staged copy is done, which another machine or size may do otherwise; None for any other copy."""
+    if not isinstance(work, PreparedStagedCopy):
+        return None
+    setting = work.setting
+    if setting is None:
+        return "left to the driver: staging does not lead at this size"
+    stores = ", streaming stores" if setting.streaming else ""
+    threads = "1 thread" if setting.threads == 1 else f"{setting.threads} threads"
+    return f"staged by {threads}, slots of {format_size(setting.slot)}{stores}"
