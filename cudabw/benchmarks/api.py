@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cudabw.benchmarks.bandwidth import run_bandwidth, with_link
 from cudabw.benchmarks.bandwidth_plan import (
+    ALL_DIRECTIONS,
     DEFAULT_KINDS,
     DEFAULT_SIZE,
     DEFAULT_TRIALS,
@@ -59,7 +60,7 @@ def measure_bandwidth(
 
     Args:
         kinds: Of ``pageable``, ``pinned``, ``mapped``, ``write-combined``, ``registered``, ``managed``.
-        directions: ``h2d``, ``d2h`` or both.
+        directions: Of ``h2d``, ``d2h``, and ``d2d`` for copies within device memory.
         engines: Of ``driver``, ``kernel`` (mapped memory), ``staged`` (pageable memory); kinds that have none of them
             are left out. None takes the kernel for mapped memory, and the driver for all other.
         sizes: Bytes of one copy, each measured.
@@ -224,7 +225,7 @@ def _checked_plan(
     seed: int,
 ) -> BandwidthPlan:
     _require_members("kind", kinds, KINDS)
-    _require_members("direction", directions, DIRECTIONS)
+    _require_members("direction", directions, ALL_DIRECTIONS)
     # Plain ints, which JSON can hold, also from a NumPy array.
     wanted = tuple(dict.fromkeys(index(size) for size in sizes))
     if not wanted or min(wanted) < 1:

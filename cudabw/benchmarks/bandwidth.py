@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabw.benchmarks.engines import Engines, describe
+from cudabw.benchmarks.bandwidth_plan import LOCAL
+from cudabw.benchmarks.engines import Engines
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive, take_to_the_end
+from cudabw.benchmarks.remarks import remarks, traffic
 from cudabw.benchmarks.space import require_space
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
 from cudabw.errors import CudabwError, Interrupted
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthCase, BandwidthPlan
+    from cudabw.results.model import Rate
     from cudabw.runtime.device import Device
 
 BATCHES_PER_TRIAL = 4
@@ -75,7 +78,7 @@ class _Draws:
     times: int | None = None
     timing: Timing | None = None
     driver_says: str | None = None
-    described: str | None = None
+    remarks: tuple[str, ...] = ()
     state: State = State.OK
     reason: str | None = None
 
@@ -93,6 +96,7 @@ class _Draws:
         if state is State.OK and not self.trials:
             state, reason = State.FAILED, ended_because or "not measured"
         measured = state is State.OK
+        rate = rate_over(self.trials, case.size_bytes) if measured else None
         return CaseResult(
             id=case.id,
             benchmark="bandwidth",
@@ -107,14 +111,14 @@ class _Draws:
             gated=self.timing.gated if self.timing else None,
             host_held=self.timing.host_held if self.timing else None,
             verified=True if measured else False if state is State.WRONG_DATA else None,
-            rate_bytes_per_s=rate_over(self.trials, case.size_bytes) if measured else None,
+            rate_bytes_per_s=rate,
             driver_says=self.driver_says,
-            notes=self._notes(ended_because) if measured else (),
+            notes=self._notes(rate, ended_because) if rate else (),
             trials=tuple(self.trials),
         )
 
-    def _notes(self, ended_because: str | None) -> tuple[str, ...]:
-        notes = [self.described] if self.described else []
+    def _notes(self, rate: Rate, ended_because: str | None) -> tuple[str, ...]:
+        notes = [*self.remarks, *traffic(self.case, rate)]
         if len(self.trials) < self.wanted:
             why = self.reason or ended_because or "time budget"
             notes.append(f"{len(self.trials)} of {self.wanted} trials: {why}")
@@ -191,7 +195,7 @@ class _Run:
             with resources() as owned:
                 transfer = self._transfer(case, owned)
                 draws.driver_says = transfer.confirm()
-                draws.described = describe(transfer.work)
+                draws.remarks = tuple(remarks(case, transfer.work, self._device))
                 draws.trials.append(self._take_batches(draws, transfer))
         except Interrupted:
             raise
@@ -244,7 +248,7 @@ def _with_lost_sizes_named(cases: tuple[CaseResult, ...]) -> tuple[CaseResult, .
 
 
 def with_link(case: CaseResult, link: Link) -> CaseResult:
-    """The case with its share of what the link can carry, where both are known."""
-    if case.rate_bytes_per_s is None or not link.ceiling_bytes_per_s:
+    """The case with its share of what the link can carry, where both are known and it used the link."""
+    if case.direction == LOCAL or case.rate_bytes_per_s is None or not link.ceiling_bytes_per_s:
         return case
     return replace(case, link_fraction=case.rate_bytes_per_s.median / link.ceiling_bytes_per_s)

@@ -19,6 +19,8 @@ ENGINES: Final = (DRIVER, KERNEL, STAGED)
 DEFAULT_KINDS: Final = ("pageable", "pinned", "mapped")
 KINDS: Final = (*DEFAULT_KINDS, "write-combined", "registered", "managed")
 DIRECTIONS: Final = ("h2d", "d2h")
+LOCAL: Final = "d2d"
+ALL_DIRECTIONS: Final = (*DIRECTIONS, LOCAL)
 
 CELLS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "pageable": {DRIVER: DIRECTIONS, STAGED: DIRECTIONS},
@@ -27,6 +29,7 @@ CELLS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "write-combined": {DRIVER: DIRECTIONS},
     "registered": {DRIVER: DIRECTIONS},
     "managed": {DRIVER: DIRECTIONS},
+    "device": {DRIVER: (LOCAL,)},
 }
 """The directions in which each engine of each kind of memory goes."""
 
@@ -85,8 +88,8 @@ class BandwidthPlan:
     """What to measure and how often.
 
     Attributes:
-        kinds: Kinds of memory.
-        directions: Of ``DIRECTIONS``.
+        kinds: Kinds of host memory; device memory comes beside them where the directions ask for it.
+        directions: Of ``ALL_DIRECTIONS``.
         sizes: Bytes of one copy.
         trials: Independent draws of each case.
         time_budget_s: Seconds after which no further trial begins; each case gets at least one.
@@ -112,7 +115,7 @@ class BandwidthPlan:
         """Every case, in the order of the table; what does not go together is no case."""
         return tuple(
             self._case(kind, engine, size, direction)
-            for kind in self.kinds
+            for kind in (*self.kinds, "device")
             for engine in CELLS[kind]
             for size in self.sizes
             for direction in self.directions
@@ -127,7 +130,7 @@ class BandwidthPlan:
 
     def _case(self, kind: str, engine: str, size: int, direction: str) -> BandwidthCase:
         # Every kind goes by the driver, so that naming it names no case.
-        named = kind in self.named or engine in self.named - {DRIVER}
+        named = kind in self.named or engine in self.named - {DRIVER} or direction == LOCAL
         return BandwidthCase(kind, direction, size, named, engine, self.staging if engine == STAGED else None)
 
 

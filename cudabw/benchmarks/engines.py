@@ -1,4 +1,4 @@
-"""The engines of one run: copiers that are made when a case first needs them, and what they say of a copy."""
+"""The engines of one run: copiers that are made when a case first needs them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from cudabw.benchmarks.bandwidth_plan import KERNEL, STAGED
 from cudabw.copying.driver_copy import PreparedCopy
 from cudabw.copying.kernel_copy import KernelCopier
-from cudabw.copying.staged_copy import PreparedStagedCopy, StagedCopier
-from cudabw.units import format_size
+from cudabw.copying.staged_copy import StagedCopier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,15 +61,3 @@ class Engines:
             copier = StagedCopier(self._device, threads=self._staging.threads, slot=self._staging.slot)
             self._staged = self._owned.enter_context(copier)
         return self._staged
-
-
-def describe(work: Work) -> str | None:
-    """How a staged copy is done, which another machine or size may do otherwise; None for any other copy."""
-    if not isinstance(work, PreparedStagedCopy):
-        return None
-    setting = work.setting
-    if setting is None:
-        return "left to the driver: staging does not lead at this size"
-    stores = ", streaming stores" if setting.streaming else ""
-    threads = "1 thread" if setting.threads == 1 else f"{setting.threads} threads"
-    return f"staged by {threads}, slots of {format_size(setting.slot)}{stores}"

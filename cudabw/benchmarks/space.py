@@ -25,11 +25,13 @@ def host_bytes(kind: str, nbytes: int, *, emulated: bool) -> int:
     """Host memory that one trial holds at once: the buffer, the scratch, and an emulated device's own memory."""
     on_device = device_bytes(kind, nbytes)
     # The emulated device moves managed pages through a shadow of its own.
-    return nbytes + SCRATCH_BYTES + (on_device if emulated else 0)
+    return (0 if kind == "device" else nbytes) + SCRATCH_BYTES + (on_device if emulated else 0)
 
 
 def device_bytes(kind: str, nbytes: int) -> int:
     """Device memory that one trial holds at once."""
+    if kind == "device":
+        return 2 * nbytes
     if kind == "write-combined":
         return nbytes + min(nbytes, SCRATCH_BYTES)
     return nbytes

@@ -12,12 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cudabw.benchmarks.bandwidth_plan import (
+    ALL_DIRECTIONS,
     DEFAULT_KINDS,
     DEFAULT_SIZE,
     DEFAULT_TRIALS,
     DIRECTIONS,
     ENGINES,
     KINDS,
+    LOCAL,
     BandwidthPlan,
     Staging,
     require_sense,
@@ -86,7 +88,7 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
     "bandwidth": SectionKind(
         keys={
             "kinds": partial(read_choices_or_all, KINDS),
-            "directions": partial(read_choices, DIRECTIONS),
+            "directions": partial(read_choices, ALL_DIRECTIONS),
             "engines": partial(read_choices_or_all, ENGINES),
             "sizes": read_sizes,
             "trials": read_count,
@@ -151,7 +153,9 @@ def _without_repeats(plan: Plan, measured: Container[str]) -> Plan:
         new = (case.arguments for case in plan.cases() if case.id not in measured)
         return replace(plan, sets=tuple(dict.fromkeys(new)))
 
-    def is_new(kind: str) -> bool:
-        return any(case.id not in measured for case in replace(plan, kinds=(kind,)).cases())
-
-    return replace(plan, kinds=tuple(kind for kind in plan.kinds if is_new(kind)))
+    kinds = {case.kind for case in plan.cases() if case.id not in measured}
+    return replace(
+        plan,
+        kinds=tuple(kind for kind in plan.kinds if kind in kinds),
+        directions=tuple(way for way in plan.directions if way != LOCAL or "device" in kinds),
+    )

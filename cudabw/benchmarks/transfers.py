@@ -68,7 +68,7 @@ class Transfer(ABC):
         stream: Where the timed work runs.
         pattern: The bytes to move.
         scratch: Pageable memory through which device memory is filled and read back.
-        kind: Kind of the host memory.
+        kind: Kind of the host memory; ``device`` where there is none, and what is said of it holds for the source.
         nbytes: Bytes to move.
         owned: Releases the transfer's buffers.
         prepare: Makes a copy that is timed, from its destination, source and stream.
@@ -96,7 +96,8 @@ class Transfer(ABC):
         self._owned = owned
         self._prepare = prepare
         now = device.driver.now
-        allocate = HOST_BUFFERS[kind](device, nbytes)
+        make_ready = _allocating(DeviceBuffer) if kind == "device" else HOST_BUFFERS[kind]
+        allocate = make_ready(device, nbytes)
         start = now()
         self.host = owned.enter_context(allocate())
         self.allocation_s = now() - start
@@ -144,13 +145,8 @@ class HostToDevice(Transfer):
         host = self.host.array()
         touch(host)
         self._pattern.fill(host, stamp=0)
-        self._touch(device)
+        _clear(self._device_buffer)
         self.work = self._prepare(self._device_buffer, self.host, stream)
-
-    def _touch(self, device: Device) -> None:
-        address = device.driver.api.CUdeviceptr(int(self._device_buffer.device_pointer))
-        device.call("cuMemsetD8Async", address, 0, self._device_buffer.nbytes, device.default_stream.handle)
-        device.default_stream.synchronize()
 
     def change(self, stamp: int) -> None:
         """Make every page of the source new."""
@@ -196,6 +192,24 @@ class DeviceToWriteCombined(DeviceToHost):
             self._pattern.check(self._scratch[: part.nbytes].array(), stamp=stamp, offset=start)
 
 
+class DeviceToDevice(Transfer):
+    """From device memory into other memory of the same device."""
+
+    def _set_up(self, device: Device, stream: Stream, nbytes: int) -> None:
+        self._destination = self._owned.enter_context(DeviceBuffer(device, nbytes))
+        self._fill_through_scratch(self.host, stamp=0)
+        _clear(self._destination)
+        self.work = self._prepare(self._destination, self.host, stream)
+
+    def change(self, stamp: int) -> None:
+        """Make every page of the source new."""
+        stamp_device(self.host, stamp)
+
+    def verify(self, stamp: int) -> None:
+        """Copy the destination back and compare it."""
+        self._check_through_scratch(self._destination, stamp)
+
+
 class ManagedMigration(Transfer):
     """Managed pages sent to one side by a prefetch; before each batch they are made resident on the other."""
 
@@ -235,8 +249,18 @@ class ManagedToHost(ManagedMigration):
 
 def transfer_class(kind: str, direction: str) -> type[Transfer]:
     """The transfer that measures a kind of memory in a direction."""
+    if kind == "device":
+        return DeviceToDevice
     if kind == "managed":
         return ManagedToDevice if direction == "h2d" else ManagedToHost
     if direction == "h2d":
         return HostToDevice
     return DeviceToWriteCombined if kind == "write-combined" else DeviceToHost
+
+
+def _clear(buffer: DeviceBuffer) -> None:
+    """Write every byte of a destination: memory that the driver gave before may still hold what is to arrive."""
+    device = buffer.device
+    address = device.driver.api.CUdeviceptr(int(buffer.device_pointer))
+    device.call("cuMemsetD8Async", address, 0, buffer.nbytes, device.default_stream.handle)
+    device.default_stream.synchronize()

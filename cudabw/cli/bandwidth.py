@@ -46,9 +46,9 @@ Examples:
 @click.option(
     "--direction",
     "directions",
-    type=click.Choice(["h2d", "d2h"]),
+    type=click.Choice(["h2d", "d2h", "d2d"]),
     multiple=True,
-    help="Host to device or device to host; may be repeated.  [default: both]",
+    help="Host to device, device to host, or within device memory; may be repeated.  [default: h2d and d2h]",
 )
 @click.option(
     "--engine",
@@ -108,6 +108,7 @@ def command(
     """
     from cudabw.benchmarks.api import run_plans
     from cudabw.benchmarks.bandwidth_plan import (
+        ALL_DIRECTIONS,
         DEFAULT_KINDS,
         DEFAULT_SIZE,
         DEFAULT_TRIALS,
@@ -122,7 +123,7 @@ def command(
     named = _named_kinds(kinds)
     plan = BandwidthPlan(
         kinds=tuple(_KINDS) if all_kinds else named or DEFAULT_KINDS,
-        directions=[way for way in DIRECTIONS if way in (directions or DIRECTIONS)],
+        directions=[way for way in ALL_DIRECTIONS if way in (directions or DIRECTIONS)],
         sizes=tuple(dict.fromkeys(chain.from_iterable(sizes))) or (DEFAULT_SIZE,),
         trials=trials or DEFAULT_TRIALS,
         time_budget_s=time_budget,

@@ -1,4 +1,4 @@
-"""The table of ``cudabw bandwidth``: one row for each kind, engine and size, from the results alone."""
+"""The tables of ``cudabw bandwidth``: one row for each kind, engine and size, from the results alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
 from cudabw.units import format_percent, format_rate, format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import Console
     from rich.table import Table
@@ -19,31 +19,41 @@ if TYPE_CHECKING:
     from cudabw.report.console import Symbols
     from cudabw.results.model import CaseResult, DeviceInfo, RunResult
 
-_DIRECTION_ORDER = ("h2d", "d2h")
+_SECTIONS = (
+    ("Host ↔ device bandwidth", {"h2d": "h2d", "d2h": "d2h"}),
+    ("Copies within the device", {"d2d": "d2d"}),
+)
+"""The title of each table, and the heading of each direction in it."""
+
 _USUAL_ENGINE = "driver"
 
 
 def print_bandwidth(result: RunResult, console: Console) -> None:
     """Print the table of a run, and under it what its figures rest on and why any is missing."""
     symbols = symbols_for(console)
-    if result.bandwidth_cases:
-        console.print(Text(_title(result.device, symbols), style="bold"), soft_wrap=True)
-        console.print()
-        print_whole(_table(result, symbols), console)
-        console.print()
+    notes = number_notes(result.bandwidth_cases)
+    for title, headings in _SECTIONS:
+        cases = [case for case in result.bandwidth_cases if case.direction in headings]
+        if cases:
+            console.print(Text(_title(symbols.fold(title), result.device, symbols), style="bold"), soft_wrap=True)
+            console.print()
+            print_whole(_table(cases, headings, notes, symbols), console)
+            console.print()
     for line in _footer(result, symbols):
         # In a pipe a reason stays in one piece, for grep.
         console.print(line, soft_wrap=not console.is_terminal)
 
 
-def _table(result: RunResult, symbols: Symbols) -> Table:
-    cases = result.bandwidth_cases
-    directions = [way for way in _DIRECTION_ORDER if any(case.direction == way for case in cases)]
+def _table(
+    cases: Sequence[CaseResult], headings: Mapping[str, str], numbers: Mapping[str, int], symbols: Symbols
+) -> Table:
+    directions = [way for way in headings if any(case.direction == way for case in cases)]
     with_link = any(case.link_fraction is not None for case in cases)
     # The driver is what a reader expects; an engine that is one of several takes its room from the headings.
     with_engine = any(case.engine != _USUAL_ENGINE for case in cases)
-    notes = number_notes(cases)
-    table = _empty(directions, symbols, with_engine=with_engine, with_link=with_link, with_notes=bool(notes))
+    with_notes = any(case.id in numbers for case in cases)
+    shown = [headings[way] for way in directions]
+    table = _empty(shown, symbols, with_engine=with_engine, with_link=with_link, with_notes=with_notes)
     for row in _rows(cases):
         some = next(iter(row.values()))
         figures = [cell for way in directions for cell in _cells(row.get(way), symbols, with_link=with_link)]
@@ -53,14 +63,12 @@ def _table(result: RunResult, symbols: Symbols) -> Table:
             format_size(some.size_bytes),
             *([_without_unit(cell) for cell in figures] if with_engine else figures),
             _clocks(row.values(), symbols),
-            *([note_cell(row.values(), notes)] if notes else []),
+            *([note_cell(row.values(), numbers)] if with_notes else []),
         )
     return table
 
 
-def _empty(
-    directions: Sequence[str], symbols: Symbols, *, with_engine: bool, with_link: bool, with_notes: bool
-) -> Table:
+def _empty(headings: Sequence[str], symbols: Symbols, *, with_engine: bool, with_link: bool, with_notes: bool) -> Table:
     """The table without rows; units stand under the headings, or behind them and the figures where there is room."""
     table = new_table(symbols)
     unit, percent = ("\nGB/s", "\n%") if with_engine else (" GB/s", "")
@@ -68,8 +76,8 @@ def _empty(
     if with_engine:
         table.add_column("Engine", no_wrap=True)
     table.add_column("Size", justify="right", no_wrap=True)
-    for way in directions:
-        table.add_column(f"{way}{unit}", justify="right", no_wrap=True, style="bold")
+    for heading in headings:
+        table.add_column(f"{heading}{unit}", justify="right", no_wrap=True, style="bold")
         table.add_column(f"{symbols.plus_minus}{percent}", justify="right", no_wrap=True)
         if with_link:
             table.add_column(f"link{percent}", justify="right", no_wrap=True)
@@ -83,12 +91,12 @@ def _without_unit(cell: Text | str) -> Text | str:
     return cell.removesuffix(" %") if isinstance(cell, str) else cell
 
 
-def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
+def _title(title: str, device: DeviceInfo | None, symbols: Symbols) -> str:
     if device is None:
-        return f"Host {symbols.both_ways} device bandwidth"
+        return title
     # Figures of the emulated device must never be taken for a GPU's.
     what = "EMULATED, not a GPU (host memory)" if device.emulated else device.name
-    return f"Host {symbols.both_ways} device bandwidth {symbols.dot} device {device.ordinal}: {what}"
+    return f"{title} {symbols.dot} device {device.ordinal}: {what}"
 
 
 def _rows(cases: Sequence[CaseResult]) -> Iterable[dict[str, CaseResult]]:

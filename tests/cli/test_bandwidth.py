@@ -355,6 +355,13 @@ def test_all_engines_are_those_that_each_kind_has_and_a_name_carries_the_engine(
     assert not any(case["named"] for case in done.json["cases"])
 
 
+def test_local_copies_are_asked_for_by_their_direction(emulate, document):
+    emulate(clock=SLOW_CLOCK | {"d2d": 1e6})
+    done = document(*QUICK, "--direction", "d2d")
+    assert [case["id"] for case in done.json["cases"]] == ["bandwidth/device/driver/d2d/4096"]
+    assert [case["named"] for case in done.json["cases"]] == [True]
+
+
 @pytest.mark.parametrize(("engine", "code"), [("kernel", 4), ("all", 0)])
 def test_an_engine_that_is_named_and_not_there_is_exit_4(emulate, document, engine, code):
     emulate(clock=SLOW_CLOCK, faults=[{"function": "cuModuleLoadData", "status": 801}])

@@ -204,6 +204,44 @@ def test_an_engine_that_cannot_work_is_said_in_its_case_and_the_others_are_measu
     assert {case.engine: case.state for case in cases if case.kind == kind}[engine] is state
 
 
+# Copies within the device
+
+
+def local(device, *sizes):
+    return run_bandwidth(device, [plan(directions=("d2d",), sizes=sizes)]).cases
+
+
+def test_a_local_copy_is_a_case_of_device_memory_whose_rate_is_that_of_copied_bytes(make_device):
+    (case,) = local(make_device(clock=ModelledClock({"d2d": 1000e9})), 16 * MIB)
+    assert case.id == "bandwidth/device/driver/d2d/16777216"
+    assert (case.state, case.clock, case.gated, case.verified) == (State.OK, Clock.EVENT, True, True)
+    assert (case.named, case.driver_says) == (True, "memory of device 0")
+    assert case.rate_bytes_per_s.median == pytest.approx(1000e9, rel=1e-3)
+    assert case.notes == ("read + write traffic 2000 GB/s",)
+
+
+def test_a_working_set_within_twice_the_second_level_cache_is_marked(make_device):
+    cases = local(make_device(clock=ModelledClock({"d2d": 1e9})), 4 * MIB, 4 * MIB + 1)  # the cache has 4 MiB
+    assert [case.notes for case in cases] == [
+        (
+            "cache: source and destination are within twice the L2 cache of 4 MiB",
+            "read + write traffic 2.00 GB/s",
+        ),
+        ("read + write traffic 2.00 GB/s",),
+    ]
+
+
+def test_wrong_bytes_of_a_local_copy_are_never_a_figure(make_device):
+    device = make_device(faults=[Fault(copy="corrupt", direction="d2d")], clock=ModelledClock({"d2d": 1e6}))
+    (case,) = local(device, 4096)
+    assert (case.state, case.verified, case.rate_bytes_per_s) == (State.WRONG_DATA, False, None)
+
+
+def test_a_local_copy_has_no_share_of_the_link():
+    case = replace(OK, kind="device", direction="d2d")
+    assert with_link(case, Link(5, 16, 63e9, "nvml")) == case
+
+
 # The time budget
 
 

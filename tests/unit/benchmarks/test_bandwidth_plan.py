@@ -86,6 +86,14 @@ def test_every_kind_goes_by_the_driver():
     assert all("driver" in engines for engines in CELLS.values())
 
 
+def test_device_memory_comes_beside_the_kinds_where_local_copies_are_asked_for():
+    assert cells(plan("pinned", directions=("h2d", "d2d"))) == [
+        ("pinned", "driver", "h2d"),
+        ("device", "driver", "d2d"),
+    ]
+    assert cells(plan("pinned", directions=("d2d",))) == [("device", "driver", "d2d")]
+
+
 # What makes no sense
 
 
@@ -106,6 +114,14 @@ def test_every_kind_goes_by_the_driver():
                 "mapped goes with none of the other choices: it goes with mapped by driver (h2d, d2h); "
                 "mapped by kernel (h2d, d2h)"
             ),
+        ),
+        (
+            plan("pinned", directions=("d2d",), named=frozenset({"pinned"})),
+            "pinned goes with none of the other choices: it goes with pinned by driver (h2d, d2h)",
+        ),
+        (
+            plan("pageable", directions=("h2d", "d2d"), engines=("staged",), named=frozenset({"staged"})),
+            "d2d goes with none of the other choices: it goes with device by driver (d2d)",
         ),
         (plan(staging=Staging(threads=2)), "threads and slot are of the staged engine, which is not chosen"),
         (

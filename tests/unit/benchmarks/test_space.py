@@ -52,6 +52,11 @@ def test_the_memory_of_an_emulated_device_is_the_hosts_as_well(kind, on_device):
     assert host_bytes(kind, 100 * MIB, emulated=True) == 100 * MIB + SCRATCH_BYTES + on_device
 
 
+def test_a_local_copy_needs_twice_its_size_on_the_device_and_none_of_the_host():
+    assert device_bytes("device", 100 * MIB) == 200 * MIB
+    assert host_bytes("device", 100 * MIB, emulated=False) == SCRATCH_BYTES
+
+
 def test_a_small_write_combined_trial_needs_twice_its_size_on_the_device():
     assert device_bytes("write-combined", 4096) == 8192
 

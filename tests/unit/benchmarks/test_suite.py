@@ -80,6 +80,20 @@ def test_a_kind_that_an_earlier_section_measures_completely_is_left_out():
     assert [plan.kinds for plan in plans(text, sizes=(4096,))] == [("pageable", "pinned"), ("mapped",)]
 
 
+def test_local_copies_that_an_earlier_section_measures_are_left_out():
+    text = """
+        [[bandwidth]]
+        directions = ["d2d"]
+        [[bandwidth]]
+        kinds = ["pinned"]
+        directions = ["h2d", "d2d"]
+    """
+    assert [[case.id for case in plan.cases()] for plan in plans(text)] == [
+        ["bandwidth/device/driver/d2d/67108864"],
+        ["bandwidth/pinned/driver/h2d/67108864"],
+    ]
+
+
 def test_sections_that_share_some_cases_of_a_kind_are_refused():
     with pytest.raises(ConfigurationError) as caught:
         plans('[[bandwidth]]\nsizes = ["1MiB"]\n[[bandwidth]]\nsizes = ["1KiB", "1MiB"]')

@@ -10,6 +10,7 @@ from cudabw.benchmarks import transfers
 from cudabw.benchmarks.transfers import (
     HOST_BUFFERS,
     SCRATCH_BYTES,
+    DeviceToDevice,
     DeviceToHost,
     DeviceToWriteCombined,
     HostToDevice,
@@ -66,8 +67,35 @@ def resident(transfer):
     return api._machine.memory.find(int(transfer.host.host_pointer))[0].resident
 
 
+@pytest.mark.parametrize("nbytes", [1, PAGE_BYTES - 1, PAGE_BYTES, ODD_SIZE, SCRATCH_BYTES + PAGE_BYTES + 1])
+def test_the_bytes_of_every_local_copy_arrive(device, make_transfer, nbytes):
+    transfer = make_transfer(device, "device", "d2d", nbytes)
+    assert transfer.confirm() == "memory of device 0"
+    for stamp in (1, 2, 255):
+        run(transfer, stamp)
+
+
+def test_a_local_copy_that_was_not_done_fails_the_verification(device, make_transfer):
+    transfer = make_transfer(device, "device", "d2d")
+    with pytest.raises(WrongDataError, match="byte 1 of the destination holds 0x00"):
+        transfer.verify(0)
+    run(transfer, 1)
+    transfer.change(2)
+    with pytest.raises(WrongDataError, match="byte 0 of the destination holds 0x01 where the source holds 0x02"):
+        transfer.verify(2)
+
+
+@pytest.mark.parametrize("fault", ["drop", "corrupt"])
+@pytest.mark.parametrize("direction", ["h2d", "d2h", "d2d"])
+def test_a_local_copy_that_loses_or_changes_bytes_fails_the_verification(make_device, make_transfer, fault, direction):
+    device = make_device(faults=[Fault(copy=fault, direction=direction, nth=1)])
+    with pytest.raises(WrongDataError):
+        run_batches(make_transfer(device, "device", "d2d"), 4)
+
+
 def test_every_row_has_the_transfer_that_measures_it():
     assert [transfer_class("pinned", direction) for direction in DIRECTIONS] == [HostToDevice, DeviceToHost]
+    assert transfer_class("device", "d2d") is DeviceToDevice
     assert [transfer_class("managed", direction) for direction in DIRECTIONS] == [ManagedToDevice, ManagedToHost]
     assert [transfer_class("write-combined", direction) for direction in DIRECTIONS] == [
         HostToDevice,

@@ -188,6 +188,37 @@ def test_an_engine_beside_the_driver_is_a_column_and_the_units_stand_under_the_h
     assert max(len(line) for line in ENGINES_TEXT.splitlines()[2:10]) <= 80
 
 
+LOCAL = {"spread": 0.002, "clock": Clock.EVENT}
+
+LOCAL_TEXT = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
+
+Memory    Size  h2d GB/s    ±  Clock
+─────────────────────────────────────
+pinned  64 MiB      55.4  0 %  event
+
+Copies within the device · device 0: EMULATED, not a GPU (host memory)
+
+Memory    Size  d2d GB/s      ±  Clock  Note
+─────────────────────────────────────────────
+device   1 MiB      3012  0.2 %  event  1
+device  64 MiB      2092  0.2 %  event  2
+
+Median of 5 trials; ± is its 99 % interval.
+[1] cache: small; read + write traffic 6024 GB/s
+[2] read + write traffic 4184 GB/s
+"""
+
+
+def test_copies_within_the_device_are_a_table_of_their_own():
+    cases = (
+        case("pinned", "h2d", 55.36),
+        case("device", "d2d", 3012.0, size=MIB, notes=("cache: small", "read + write traffic 6024 GB/s"), **LOCAL),
+        case("device", "d2d", 2092.0, notes=("read + write traffic 4184 GB/s",), **LOCAL),
+    )
+    assert printed(run_result(*cases)) == LOCAL_TEXT
+
+
 REFUSED = "67108864 bytes of host pinned memory were refused; this process holds 4096 bytes of page-locked host memory"
 BUDGET = ("3 of 5 trials: time budget of 2 s",)
 

@@ -1,0 +1,45 @@
+"""What a reader has to know of a case beside its figure, because another machine or size would do it otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudabw.benchmarks.bandwidth_plan import LOCAL
+from cudabw.copying.staged_copy import PreparedStagedCopy
+from cudabw.units import format_rate, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudabw.benchmarks.bandwidth_plan import BandwidthCase
+    from cudabw.measuring.timing import Work
+    from cudabw.results.model import Rate
+    from cudabw.runtime.device import Device
+
+# Up to twice its size, a good part of source and destination is still in the cache from the copy before.
+_CACHED_SHARE = 2
+
+
+def remarks(case: BandwidthCase, work: Work, device: Device) -> Iterator[str]:
+    """How the work is done, seen before it is timed."""
+    if isinstance(work, PreparedStagedCopy):
+        yield _staging(work)
+    if case.direction == LOCAL:
+        cache = device.attribute("L2_CACHE_SIZE")
+        if 2 * case.size_bytes <= _CACHED_SHARE * cache:
+            yield f"cache: source and destination are within twice the L2 cache of {format_size(cache)}"
+
+
+def traffic(case: BandwidthCase, rate: Rate) -> Iterator[str]:
+    """What the device's memory does for the rate: a local copy reads and writes each byte that it copies."""
+    if case.direction == LOCAL:
+        yield f"read + write traffic {format_rate(2 * rate.median)} GB/s"
+
+
+def _staging(work: PreparedStagedCopy) -> str:
+    setting = work.setting
+    if setting is None:
+        return "left to the driver: staging does not lead at this size"
+    threads = "1 thread" if setting.threads == 1 else f"{setting.threads} threads"
+    stores = ", streaming stores" if setting.streaming else ""
+    return f"staged by {threads}, slots of {format_size(setting.slot)}{stores}"
