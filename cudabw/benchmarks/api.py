@@ -60,7 +60,8 @@ def measure_bandwidth(
 
     Args:
         kinds: Of ``pageable``, ``pinned``, ``mapped``, ``write-combined``, ``registered``, ``managed``.
-        directions: Of ``h2d``, ``d2h``, and ``d2d`` for copies within device memory.
+        directions: Of ``h2d``, ``d2h``, ``bidirectional`` for both at once (three results: ``bidirectional-h2d``,
+            ``bidirectional-d2h`` and ``bidirectional-total``), and ``d2d`` for copies within device memory.
         engines: Of ``driver``, ``kernel`` (mapped memory), ``staged`` (pageable memory); kinds that have none of them
             are left out. None takes the kernel for mapped memory, and the driver for all other.
         sizes: Bytes of one copy, each measured.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabw.benchmarks.bandwidth_plan import LOCAL
+from cudabw.benchmarks.bandwidth_plan import BOTH, LOCAL, TOTAL
+from cudabw.benchmarks.both_ways import BothWays
 from cudabw.benchmarks.engines import Engines
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive, take_to_the_end
@@ -16,6 +17,7 @@ from cudabw.benchmarks.remarks import remarks, traffic
 from cudabw.benchmarks.space import require_space
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
 from cudabw.errors import CudabwError, Interrupted
+from cudabw.measuring.pairs import FEWEST_TIMES, Pair, PairTimer
 from cudabw.measuring.sampling import Budget, interleave, rate_over
 from cudabw.measuring.timing import BatchTimer, Timing, choose_times, gate_for
 from cudabw.measuring.verification import Pattern, stamp_of
@@ -24,10 +26,11 @@ from cudabw.runtime.memory import PageableBuffer
 from cudabw.runtime.resources import resources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import ExitStack
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthCase, BandwidthPlan
+    from cudabw.measuring.timing import Work
     from cudabw.results.model import Rate
     from cudabw.runtime.device import Device
 
@@ -61,7 +64,7 @@ def run_bandwidth(
     for plan in plans:
         if outcome.ended:
             draws = [_Draws(case, plan.trials) for case in plan.cases()]
-            outcome = outcome.extended(draw.result(outcome.ended_because) for draw in draws)
+            outcome = outcome.extended(result for draw in draws for result in draw.results(outcome.ended_because))
             continue
         run = _Run(device, plan, observer, sample_link, done=outcome.trials_done, total=total)
         outcome = outcome.merged(run.measure())
@@ -74,7 +77,7 @@ class _Draws:
 
     case: BandwidthCase
     wanted: int
-    trials: list[Trial] = field(default_factory=list)
+    trials: list[tuple[Trial, ...]] = field(default_factory=list)
     times: int | None = None
     timing: Timing | None = None
     driver_says: str | None = None
@@ -85,24 +88,28 @@ class _Draws:
     def fail(self, error: CudabwError) -> None:
         self.state, self.reason = failure_of(error)
 
-    def result(self, ended_because: str | None) -> CaseResult:
-        """The case's result; one without a trial of its own failed for the reason that ended the run."""
+    def results(self, ended_because: str | None) -> Iterator[CaseResult]:
+        """The case's results; one without a trial of its own failed for the reason that ended the run."""
+        for number, direction in enumerate(self.case.results):
+            yield self._result(direction, [trial[number] for trial in self.trials], ended_because)
+
+    def _result(self, direction: str, trials: list[Trial], ended_because: str | None) -> CaseResult:
         case = self.case
         # Wrong data or a failure of its own puts every earlier figure of a case in doubt. What ended the whole run,
         # such as a lost device, or memory refused later, does not.
         doubted = self.state is State.WRONG_DATA or (self.state is State.FAILED and ended_because is None)
-        state = State.OK if self.trials and not doubted else self.state
+        state = State.OK if trials and not doubted else self.state
         reason = self.reason
-        if state is State.OK and not self.trials:
+        if state is State.OK and not trials:
             state, reason = State.FAILED, ended_because or "not measured"
         measured = state is State.OK
-        rate = rate_over(self.trials, case.size_bytes) if measured else None
+        rate = rate_over(trials, case.size_bytes) if measured else None
         return CaseResult(
-            id=case.id,
+            id=case.id_of(direction),
             benchmark="bandwidth",
             kind=case.kind,
             engine=case.engine,
-            direction=case.direction,
+            direction=direction,
             size_bytes=case.size_bytes,
             state=state,
             reason=None if measured else reason,
@@ -114,7 +121,7 @@ class _Draws:
             rate_bytes_per_s=rate,
             driver_says=self.driver_says,
             notes=self._notes(rate, ended_because) if rate else (),
-            trials=tuple(self.trials),
+            trials=tuple(trials),
         )
 
     def _notes(self, rate: Rate, ended_because: str | None) -> tuple[str, ...]:
@@ -152,7 +159,7 @@ class _Run:
         """Measure round after round, and keep what is finished whatever happens."""
         start = self._done
         ending = take_to_the_end(self._take_all)
-        cases = tuple(draw.result(ending.because) for draw in self._draws)
+        cases = tuple(result for draw in self._draws for result in draw.results(ending.because))
         return Outcome(
             cases=_with_lost_sizes_named(cases) if self._plan.sizes_named else cases,
             trials_done=self._done - start,
@@ -173,6 +180,8 @@ class _Run:
         self._engines = Engines(device, self._plan.staging, owned)
         gate = gate_for(self._stream, owned)
         self._timer = owned.enter_context(BatchTimer(device, gate, self._sample_link))
+        self._second_stream = owned.enter_context(device.stream())
+        self._pair_timer = owned.enter_context(PairTimer(device, gate, self._sample_link))
 
     def _take_rounds(self) -> str | None:
         """Take the trials; returns why they ended early, if they did."""
@@ -191,7 +200,7 @@ class _Run:
     def _take_trial(self, draws: _Draws) -> None:
         case = draws.case
         try:
-            require_space(self._device, case.kind, case.size_bytes, case.staging)
+            require_space(self._device, case.kind, case.size_bytes * case.copies_at_once, case.staging)
             with resources() as owned:
                 transfer = self._transfer(case, owned)
                 draws.driver_says = transfer.confirm()
@@ -203,38 +212,50 @@ class _Run:
             draws.fail(error)
             require_alive(self._device, error)
 
-    def _transfer(self, case: BandwidthCase, owned: ExitStack) -> Transfer:
+    def _transfer(self, case: BandwidthCase, owned: ExitStack) -> Transfer | BothWays:
+        if case.direction == BOTH:
+            streams = (self._stream, self._second_stream)
+            return BothWays(self._device, streams, self._pattern, self._scratch, case.kind, case.size_bytes, owned)
         make = transfer_class(case.kind, case.direction)
         prepare = self._engines.preparing(case)
         return make(
             self._device, self._stream, self._pattern, self._scratch, case.kind, case.size_bytes, owned, prepare
         )
 
-    def _take_batches(self, draws: _Draws, transfer: Transfer) -> Trial:
+    def _take_batches(self, draws: _Draws, transfer: Transfer | BothWays) -> tuple[Trial, ...]:
+        """A trial of each of the case's results."""
         if draws.times is None:
-            draws.times = self._calibrate(transfer)
+            draws.times = self._calibrate(transfer.work)
         samples = []
         # The batch before the first warms up: it is changed, timed and verified like the others, and left out.
         for batch in range(BATCHES_PER_TRIAL + 1):
             self._observer.check_interrupt()
             transfer.change(stamp_of(batch))
-            draws.timing = self._timer.time(transfer.work, draws.times)
+            draws.timing = self._time(transfer.work, draws.times)
             transfer.verify(stamp_of(batch))
             samples.append(_positive(draws.timing, draws.times))
-        return Trial(draws.times, tuple(samples[1:]), transfer.allocation_s)
+        return tuple(Trial(draws.times, taken, transfer.allocation_s) for taken in zip(*samples[1:], strict=True))
 
-    def _calibrate(self, transfer: Transfer) -> int:
+    def _time(self, work: Work | Pair, times: int) -> Timing:
+        return self._pair_timer.time(work, times) if isinstance(work, Pair) else self._timer.time(work, times)
+
+    def _calibrate(self, work: Work | Pair) -> int:
         """How many copies make a batch: two are timed, the first of which also wakes the link."""
-        if not transfer.work.repeatable:
+        if not work.repeatable:
             return 1
+        alone = work.first if isinstance(work, Pair) else work
         for _ in range(2):
-            timing = self._timer.time(transfer.work, 1)
+            timing = self._timer.time(alone, 1)
+        if isinstance(work, Pair):
+            # Longer, so that the moments in which only one of the two runs weigh little.
+            return max(FEWEST_TIMES, choose_times(timing.seconds, UNGATED_BATCH_SECONDS))
         return choose_times(timing.seconds, BATCH_SECONDS if timing.gated else UNGATED_BATCH_SECONDS)
 
 
-def _positive(timing: Timing, times: int) -> float:
-    if timing.seconds > 0:
-        return timing.seconds
+def _positive(timing: Timing, times: int) -> tuple[float, ...]:
+    seconds = (timing.seconds, *timing.parts)
+    if min(seconds) > 0:
+        return seconds
     raise CudabwError(
         f"{times} copies took no time by the {timing.clock} clock, so there is no rate",
         hint="Choose a larger --size.",
@@ -248,7 +269,7 @@ def _with_lost_sizes_named(cases: tuple[CaseResult, ...]) -> tuple[CaseResult, .
 
 
 def with_link(case: CaseResult, link: Link) -> CaseResult:
-    """The case with its share of what the link can carry, where both are known and it used the link."""
-    if case.direction == LOCAL or case.rate_bytes_per_s is None or not link.ceiling_bytes_per_s:
+    """The case with its share of what the link can carry, where both are known and it used the link one way."""
+    if case.direction in (LOCAL, TOTAL) or case.rate_bytes_per_s is None or not link.ceiling_bytes_per_s:
         return case
     return replace(case, link_fraction=case.rate_bytes_per_s.median / link.ceiling_bytes_per_s)

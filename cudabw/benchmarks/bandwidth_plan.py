@@ -20,14 +20,17 @@ DEFAULT_KINDS: Final = ("pageable", "pinned", "mapped")
 KINDS: Final = (*DEFAULT_KINDS, "write-combined", "registered", "managed")
 DIRECTIONS: Final = ("h2d", "d2h")
 LOCAL: Final = "d2d"
-ALL_DIRECTIONS: Final = (*DIRECTIONS, LOCAL)
+BOTH: Final = "bidirectional"
+TOTAL: Final = f"{BOTH}-total"
+ALL_DIRECTIONS: Final = (*DIRECTIONS, BOTH, LOCAL)
+_ALL_WAYS: Final = (*DIRECTIONS, BOTH)
 
 CELLS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "pageable": {DRIVER: DIRECTIONS, STAGED: DIRECTIONS},
-    "pinned": {DRIVER: DIRECTIONS},
-    "mapped": {DRIVER: DIRECTIONS, KERNEL: DIRECTIONS},
-    "write-combined": {DRIVER: DIRECTIONS},
-    "registered": {DRIVER: DIRECTIONS},
+    "pinned": {DRIVER: _ALL_WAYS},
+    "mapped": {DRIVER: _ALL_WAYS, KERNEL: DIRECTIONS},
+    "write-combined": {DRIVER: _ALL_WAYS},
+    "registered": {DRIVER: _ALL_WAYS},
     "managed": {DRIVER: DIRECTIONS},
     "device": {DRIVER: (LOCAL,)},
 }
@@ -74,7 +77,21 @@ class BandwidthCase:
     @property
     def id(self) -> str:
         """Stable name of the case, the same in every run."""
-        return f"bandwidth/{self.kind}/{self.engine}/{self.direction}/{self.size_bytes}"
+        return self.id_of(self.direction)
+
+    def id_of(self, direction: str) -> str:
+        """Stable name of one of its results."""
+        return f"bandwidth/{self.kind}/{self.engine}/{direction}/{self.size_bytes}"
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The directions of its results: what both directions at once reach together, and each of them."""
+        return (TOTAL, *(f"{BOTH}-{way}" for way in DIRECTIONS)) if self.direction == BOTH else (self.direction,)
+
+    @property
+    def copies_at_once(self) -> int:
+        """How many copies, with memory of their own, run at the same time."""
+        return 2 if self.direction == BOTH else 1
 
     @property
     def label(self) -> str:

@@ -86,6 +86,7 @@ def _launch(case: PlannedMode, trials: int) -> PlannedLaunch:
 
 
 def _case(case: BandwidthCase, trials: int) -> PlannedCase:
+    nbytes = case.size_bytes * case.copies_at_once
     return PlannedCase(
         id=case.id,
         benchmark="bandwidth",
@@ -95,10 +96,9 @@ def _case(case: BandwidthCase, trials: int) -> PlannedCase:
         size_bytes=case.size_bytes,
         trials=trials,
         named=case.named,
-        host_bytes=host_bytes(case.kind, case.size_bytes, emulated=False)
-        + staging_bytes(case.size_bytes, case.staging),
-        device_bytes=device_bytes(case.kind, case.size_bytes),
-        copied_bytes=trials * _BATCHES * _copies(case) * case.size_bytes,
+        host_bytes=host_bytes(case.kind, nbytes, emulated=False) + staging_bytes(case.size_bytes, case.staging),
+        device_bytes=device_bytes(case.kind, nbytes),
+        copied_bytes=trials * _BATCHES * _copies(case) * nbytes,
     )
 
 
@@ -109,4 +109,4 @@ def _copies(case: BandwidthCase) -> int:
 
 def _trial_seconds(case: BandwidthCase) -> float:
     copying = _BATCHES * max(BATCH_SECONDS, case.size_bytes / COPY_BYTES_PER_S)
-    return copying + _TOUCHES * case.size_bytes / TOUCH_BYTES_PER_S
+    return copying + _TOUCHES * case.size_bytes * case.copies_at_once / TOUCH_BYTES_PER_S

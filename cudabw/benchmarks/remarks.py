@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthCase
+    from cudabw.measuring.pairs import Pair
     from cudabw.measuring.timing import Work
     from cudabw.results.model import Rate
     from cudabw.runtime.device import Device
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _CACHED_SHARE = 2
 
 
-def remarks(case: BandwidthCase, work: Work, device: Device) -> Iterator[str]:
+def remarks(case: BandwidthCase, work: Work | Pair, device: Device) -> Iterator[str]:
     """How the work is done, seen before it is timed."""
     if isinstance(work, PreparedStagedCopy):
         yield _staging(work)

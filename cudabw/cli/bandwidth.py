@@ -46,9 +46,10 @@ Examples:
 @click.option(
     "--direction",
     "directions",
-    type=click.Choice(["h2d", "d2h", "d2d"]),
+    type=click.Choice(["h2d", "d2h", "bidirectional", "d2d"]),
     multiple=True,
-    help="Host to device, device to host, or within device memory; may be repeated.  [default: h2d and d2h]",
+    help="Host to device, device to host, both at once, or within device memory; may be repeated.  "
+    "[default: h2d and d2h]",
 )
 @click.option(
     "--engine",

@@ -54,12 +54,14 @@ class Timing:
         gated: Whether a gate kept the time to queue out.
         host_held: Whether submitting took most of the interval, so that the host was held while the work ran; what
             was queued behind a closed gate has shown that it was not.
+        parts: Of work of several streams at once, the seconds of each.
     """
 
     seconds: float
     clock: Clock
     gated: bool
     host_held: bool
+    parts: tuple[float, ...] = ()
 
 
 class BatchTimer(AbstractContextManager["BatchTimer"]):

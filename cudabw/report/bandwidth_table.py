@@ -21,11 +21,16 @@ if TYPE_CHECKING:
 
 _SECTIONS = (
     ("Host ↔ device bandwidth", {"h2d": "h2d", "d2h": "d2h"}),
+    (
+        "Both directions at once",
+        {"bidirectional-h2d": "h2d", "bidirectional-d2h": "d2h", "bidirectional-total": "total"},
+    ),
     ("Copies within the device", {"d2d": "d2d"}),
 )
 """The title of each table, and the heading of each direction in it."""
 
 _USUAL_ENGINE = "driver"
+_MOST_ROOMY = 2
 
 
 def print_bandwidth(result: RunResult, console: Console) -> None:
@@ -48,12 +53,21 @@ def _table(
     cases: Sequence[CaseResult], headings: Mapping[str, str], numbers: Mapping[str, int], symbols: Symbols
 ) -> Table:
     directions = [way for way in headings if any(case.direction == way for case in cases)]
-    with_link = any(case.link_fraction is not None for case in cases)
+    # Three figures leave no room for shares of a link, nor for units behind them.
+    crowded = len(headings) > _MOST_ROOMY
+    with_link = not crowded and any(case.link_fraction is not None for case in cases)
     # The driver is what a reader expects; an engine that is one of several takes its room from the headings.
     with_engine = any(case.engine != _USUAL_ENGINE for case in cases)
     with_notes = any(case.id in numbers for case in cases)
     shown = [headings[way] for way in directions]
-    table = _empty(shown, symbols, with_engine=with_engine, with_link=with_link, with_notes=with_notes)
+    table = _empty(
+        shown,
+        symbols,
+        narrow=crowded or with_engine,
+        with_engine=with_engine,
+        with_link=with_link,
+        with_notes=with_notes,
+    )
     for row in _rows(cases):
         some = next(iter(row.values()))
         figures = [cell for way in directions for cell in _cells(row.get(way), symbols, with_link=with_link)]
@@ -61,17 +75,19 @@ def _table(
             some.kind,
             *([some.engine] if with_engine else []),
             format_size(some.size_bytes),
-            *([_without_unit(cell) for cell in figures] if with_engine else figures),
+            *([_without_unit(cell) for cell in figures] if crowded or with_engine else figures),
             _clocks(row.values(), symbols),
             *([note_cell(row.values(), numbers)] if with_notes else []),
         )
     return table
 
 
-def _empty(headings: Sequence[str], symbols: Symbols, *, with_engine: bool, with_link: bool, with_notes: bool) -> Table:
+def _empty(
+    headings: Sequence[str], symbols: Symbols, *, narrow: bool, with_engine: bool, with_link: bool, with_notes: bool
+) -> Table:
     """The table without rows; units stand under the headings, or behind them and the figures where there is room."""
     table = new_table(symbols)
-    unit, percent = ("\nGB/s", "\n%") if with_engine else (" GB/s", "")
+    unit, percent = ("\nGB/s", "\n%") if narrow else (" GB/s", "")
     table.add_column("Memory", no_wrap=True)
     if with_engine:
         table.add_column("Engine", no_wrap=True)

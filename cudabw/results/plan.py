@@ -16,7 +16,7 @@ class PlannedCase:
     """One case before it is measured.
 
     Attributes:
-        id: The same as in the results.
+        id: The same as in the results; ``bidirectional`` stands for the three results that it has.
         named: Whether a flag or a suite names it, so that its absence is the run's failure.
         host_bytes: Host memory that a trial holds at once.
         device_bytes: Device memory that a trial holds at once.

@@ -362,6 +362,17 @@ def test_local_copies_are_asked_for_by_their_direction(emulate, document):
     assert [case["named"] for case in done.json["cases"]] == [True]
 
 
+def test_both_directions_at_once_are_of_the_usual_kinds_that_can(emulate, document):
+    emulate(clock=SLOW_CLOCK)
+    done = document(*QUICK, "--direction", "bidirectional")
+    assert done.code == 0
+    assert [case["id"] for case in done.json["cases"]] == [
+        f"bandwidth/{kind}/driver/bidirectional-{result}/4096"
+        for kind in ("pinned", "mapped")
+        for result in ("total", "h2d", "d2h")
+    ]
+
+
 @pytest.mark.parametrize(("engine", "code"), [("kernel", 4), ("all", 0)])
 def test_an_engine_that_is_named_and_not_there_is_exit_4(emulate, document, engine, code):
     emulate(clock=SLOW_CLOCK, faults=[{"function": "cuModuleLoadData", "status": 801}])

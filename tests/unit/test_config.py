@@ -163,7 +163,7 @@ def test_what_is_wrong_at_the_top_is_said_with_the_key(text, problem):
         ("kinds = [1]", "kinds: needs a text, not the number 1"),
         (
             'directions = ["h2h"]',
-            "directions: 'h2h' is not known (did you mean 'h2d'?): it is one of h2d, d2h, d2d",
+            "directions: 'h2h' is not known (did you mean 'h2d'?): it is one of h2d, d2h, bidirectional, d2d",
         ),
         ("directions = []", 'directions: the list is empty: write texts such as ["h2d"], or leave the key out'),
         (

@@ -242,6 +242,54 @@ def test_a_local_copy_has_no_share_of_the_link():
     assert with_link(case, Link(5, 16, 63e9, "nvml")) == case
 
 
+# Both directions at once
+
+
+def both(device, kind="pinned", **settings):
+    return run_bandwidth(device, [plan(kind, directions=("bidirectional",), engines=("driver",), **settings)]).cases
+
+
+@pytest.mark.parametrize("kind", ["pinned", "mapped", "write-combined", "registered"])
+def test_both_directions_at_once_are_three_results_none_of_which_can_be_taken_for_another(make_device, kind):
+    device = make_device(clock=ModelledClock({"h2d": 50e9, "d2h": 40e9}))
+    cases = both(device, kind, sizes=(MIB,), trials=2)
+    assert [case.id for case in cases] == [
+        f"bandwidth/{kind}/driver/bidirectional-{result}/1048576" for result in ("total", "h2d", "d2h")
+    ]
+    assert [case.rate_bytes_per_s.median for case in cases] == pytest.approx([90e9, 50e9, 40e9], rel=1e-3)
+    for case in cases:
+        assert (case.state, case.clock, case.gated, case.verified) == (State.OK, Clock.EVENT, True, True)
+        assert [len(trial.samples_s) for trial in case.trials] == [4, 4]
+    assert device.page_locked_bytes == 0
+
+
+@pytest.mark.parametrize("direction", ["h2d", "d2h"])
+@pytest.mark.parametrize("kind", ["pinned", "write-combined"])
+def test_the_destinations_of_both_directions_are_verified(modelled, kind, direction):
+    device = modelled(Fault(copy="corrupt", direction=direction))
+    assert {case.state for case in both(device, kind)} == {State.WRONG_DATA}
+
+
+def test_without_a_gate_both_directions_are_unsupported(modelled):
+    device = modelled(Fault(function="cuStreamWaitValue32", status=801))
+    cases = both(device)
+    assert {case.state for case in cases} == {State.UNSUPPORTED}
+    assert len(cases) == 3
+
+
+def test_both_directions_need_room_for_two_copies(make_device, monkeypatch):
+    asked = []
+    monkeypatch.setattr("cudabw.benchmarks.bandwidth.require_space", lambda *given: asked.append(given[2]))
+    both(make_device(clock=ModelledClock({"h2d": 1e6, "d2h": 1e6})), sizes=(4096,))
+    assert asked == [8192]
+
+
+def test_each_direction_has_a_share_of_the_link_and_their_total_has_none():
+    link = Link(5, 16, 63e9, "nvml")
+    assert with_link(replace(OK, direction="bidirectional-h2d"), link).link_fraction == 42 / 63
+    assert with_link(replace(OK, direction="bidirectional-total"), link).link_fraction is None
+
+
 # The time budget
 
 

@@ -94,6 +94,12 @@ def test_device_memory_comes_beside_the_kinds_where_local_copies_are_asked_for()
     assert cells(plan("pinned", directions=("d2d",))) == [("device", "driver", "d2d")]
 
 
+def test_both_directions_at_once_are_of_the_driver_and_of_memory_that_it_copies_without_the_host():
+    assert cells(plan(*KINDS, directions=("bidirectional",))) == [
+        (kind, "driver", "bidirectional") for kind in ("pinned", "mapped", "write-combined", "registered")
+    ]
+
+
 # What makes no sense
 
 
@@ -106,18 +112,18 @@ def test_device_memory_comes_beside_the_kinds_where_local_copies_are_asked_for()
         ),
         (
             plan("pageable", "pinned", engines=("staged",), named=frozenset({"pinned", "pageable", "staged"})),
-            "pinned goes with none of the other choices: it goes with pinned by driver (h2d, d2h)",
+            "pinned goes with none of the other choices: it goes with pinned by driver (h2d, d2h, bidirectional)",
         ),
         (
             plan("pageable", "mapped", engines=("staged",), named=frozenset({"mapped"})),
             (
-                "mapped goes with none of the other choices: it goes with mapped by driver (h2d, d2h); "
+                "mapped goes with none of the other choices: it goes with mapped by driver (h2d, d2h, bidirectional); "
                 "mapped by kernel (h2d, d2h)"
             ),
         ),
         (
             plan("pinned", directions=("d2d",), named=frozenset({"pinned"})),
-            "pinned goes with none of the other choices: it goes with pinned by driver (h2d, d2h)",
+            "pinned goes with none of the other choices: it goes with pinned by driver (h2d, d2h, bidirectional)",
         ),
         (
             plan("pageable", directions=("h2d", "d2d"), engines=("staged",), named=frozenset({"staged"})),

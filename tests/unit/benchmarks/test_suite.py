@@ -121,6 +121,15 @@ def test_copies_and_time_follow_from_the_rates_that_are_assumed():
     assert run.seconds == pytest.approx(3 * (5 * 4e-3 + 11 * size / 4e9))
 
 
+def test_both_directions_at_once_need_and_copy_twice_as_much():
+    one, two = (
+        estimate(BandwidthPlan(kinds=("pinned",), directions=(way,), sizes=(64 * MIB,), trials=3))
+        for way in ("h2d", "bidirectional")
+    )
+    assert two.copied_bytes == 2 * one.copied_bytes
+    assert (two.peak_host_bytes, two.peak_device_bytes) == (144 * MIB, 128 * MIB)
+
+
 def test_managed_pages_move_once_in_a_batch():
     run = estimate(BandwidthPlan(kinds=("managed",), directions=("h2d",), sizes=(MIB,), trials=3))
     assert run.copied_bytes == 3 * 5 * MIB

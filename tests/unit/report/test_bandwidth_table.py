@@ -167,14 +167,14 @@ Median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvm
 ENGINES_ASCII = """\
 Host <-> device bandwidth | device 0: EMULATED, not a GPU (host memory)
 
-               |       |       | h2d | +/- | d2h | +/- |      |
-Memory         |Engine |  Size |GB/s |   % |GB/s |   % |Clock |Note
----------------+-------+-------+-----+-----+-----+-----+------+-----
-pageable       |driver |64 MiB |8.87 | 9.4 |14.8 |  12 |host  |
-pageable       |staged |64 MiB |49.3 |0.04 |46.2 |0.04 |host  |1 2
-pinned         |driver |64 MiB |55.4 |0.08 |1234 |   0 |event |
-mapped         |kernel |64 MiB |51.4 |   0 |52.5 |   0 |event |
-write-combined |driver |64 MiB |55.4 |   0 |   - |   - |event |
+                                 h2d   +/-   d2h   +/-
+Memory          Engine    Size  GB/s     %  GB/s     %  Clock  Note
+--------------------------------------------------------------------
+pageable        driver  64 MiB  8.87   9.4  14.8    12  host
+pageable        staged  64 MiB  49.3  0.04  46.2  0.04  host   1 2
+pinned          driver  64 MiB  55.4  0.08  1234     0  event
+mapped          kernel  64 MiB  51.4     0  52.5     0  event
+write-combined  driver  64 MiB  55.4     0     -     -  event
 
 Median of 5 trials; +/- is its 99 % interval.
 [1] staged by 12 threads, slots of 4 MiB
@@ -186,6 +186,28 @@ def test_an_engine_beside_the_driver_is_a_column_and_the_units_stand_under_the_h
     assert printed(with_links(ENGINES)) == ENGINES_TEXT
     assert printed(ENGINES, encoding="ascii") == ENGINES_ASCII
     assert max(len(line) for line in ENGINES_TEXT.splitlines()[2:10]) <= 80
+
+
+BOTH_TEXT = """\
+Both directions at once · device 1: NVIDIA H200 [x]
+
+                         h2d    ±   d2h    ±  total    ±
+Memory            Size  GB/s    %  GB/s    %   GB/s    %  Clock
+────────────────────────────────────────────────────────────────
+pinned          64 MiB  52.0  1.2  50.4  1.2    102  1.2  event
+write-combined  64 MiB  52.0  1.2  50.4  1.2    102  1.2  event
+
+Median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
+"""
+
+
+def test_both_directions_at_once_are_a_table_of_their_own():
+    cases = (
+        case(kind, f"bidirectional-{result}", rate, spread=0.0123)
+        for kind in ("pinned", "write-combined")
+        for result, rate in (("total", 102.4), ("h2d", 52.0), ("d2h", 50.4))
+    )
+    assert printed(with_links(run_result(*cases))) == BOTH_TEXT
 
 
 LOCAL = {"spread": 0.002, "clock": Clock.EVENT}
