@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cudabw.copying.staging_slots import Slot
-    from cudabw.copying.staging_stores import CopyBytes
+
+UPLOAD = "cuMemcpyHtoDAsync"
+DOWNLOAD = "cuMemcpyDtoHAsync"
 
 # Each piece costs the interpreter some 60 us in which no other thread can begin one: each of its calls gives the
 # interpreter's lock away and has to wait for it again. A Gen5 link moves 3 MB in that time, and with smaller pieces the
@@ -55,14 +58,14 @@ class Transfer:
         host: Address of the pageable side.
         pieces: Offset and length of each, in bytes; none is longer than a slot.
         workers: At most so many take part.
-        copy_bytes: How the CPU copies.
+        copy_bytes: The address of the function with which the CPU copies, as ``memmove``.
     """
 
     device: int
     host: int
     pieces: tuple[tuple[int, int], ...]
     workers: int
-    copy_bytes: CopyBytes
+    copy_bytes: int
 
 
 class Job(ABC):
@@ -78,8 +81,12 @@ class Job(ABC):
         errors: What went wrong, in order.
     """
 
+    direction: ClassVar[str]
+    """The driver's function for it."""
+
     def __init__(self, transfer: Transfer) -> None:
         self.transfer = transfer
+        self._stop = ctypes.c_uint32(0)
         self.errors: list[BaseException] = []
         self._pieces = deque(transfer.pieces)
         self._lock = threading.Lock()
@@ -93,6 +100,8 @@ class Job(ABC):
                 return
             self._working += 1
         try:
+            for slot in slots:
+                slot.serve(self.direction, self.transfer.copy_bytes, ctypes.addressof(self._stop))
             self._move_pieces(slots)
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             self.stop(error)
@@ -104,6 +113,7 @@ class Job(ABC):
         """Let no further piece be claimed."""
         with self._lock:
             self.errors.append(error)
+            self._stop.value = 1
             self._pieces.clear()
             self._look_whether_over()
 
@@ -134,33 +144,36 @@ class Job(ABC):
 class Upload(Job):
     """From the host to the device: the CPU fills one slot while the device empties the other."""
 
+    direction = UPLOAD
+
     def _move_pieces(self, slots: Sequence[Slot]) -> None:
-        device, host, copy_bytes = self.transfer.device, self.transfer.host, self.transfer.copy_bytes
-        turns = cycle(slots)
-        while (piece := self._claim()) is not None:
-            (start, nbytes), slot = piece, next(turns)
-            slot.wait()
-            copy_bytes(slot.address, host + start, nbytes)
-            slot.empty_into(device + start, nbytes)
+        device, host = self.transfer.device, self.transfer.host
+        for slot in cycle(slots):
+            piece = self._claim()
+            if piece is None:
+                break
+            slot.pass_up(device + piece[0], host + piece[0], piece[1])
 
 
 class Download(Job):
     """From the device to the host: the device fills one slot while the CPU empties the other."""
 
+    direction = DOWNLOAD
+
     def _move_pieces(self, slots: Sequence[Slot]) -> None:
-        device = self.transfer.device
-        filling: deque[tuple[Slot, int, int]] = deque()
-        for slot in cycle(slots):
-            if len(filling) == len(slots):
-                self._empty(*filling.popleft())
+        device, host = self.transfer.device, self.transfer.host
+        full: deque[tuple[Slot, int, int]] = deque()
+        for slot in slots:
             piece = self._claim()
             if piece is None:
                 break
-            slot.fill_from(device + piece[0], piece[1])
-            filling.append((slot, *piece))
-        for filled in filling:
-            self._empty(*filled)
-
-    def _empty(self, slot: Slot, start: int, nbytes: int) -> None:
-        slot.wait()
-        self.transfer.copy_bytes(self.transfer.host + start, slot.address, nbytes)
+            slot.fill(device + piece[0], piece[1])
+            full.append((slot, *piece))
+        while full:
+            slot, start, nbytes = full.popleft()
+            piece = self._claim()
+            if piece is None:
+                slot.empty(host + start, nbytes)
+            else:
+                slot.empty_and_fill((host + start, nbytes), (device + piece[0], piece[1]))
+                full.append((slot, *piece))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import weakref
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from cudabw.copying.call_rows import NEVER, STATUS, Call, make_calls
+from cudabw.copying.staging_jobs import DOWNLOAD, UPLOAD
 from cudabw.errors import CudabwError
 from cudabw.runtime.event import Event
 from cudabw.runtime.memory import PinnedBuffer
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from cudabw.copying.staging_jobs import Job
     from cudabw.runtime.device import Device
 
+_WAIT = "cuStreamSynchronize"
+
 # One that the CPU is at and one that the device is at.
 SLOTS_PER_WORKER = 2
 
@@ -30,46 +35,74 @@ SLOTS_PER_WORKER = 2
 class Slot:
     """Pinned memory that one piece at a time passes through, and a stream for its copies alone.
 
-    Waiting for the stream is then waiting for the slot, without an event: each call that is saved is one less wait for
-    the interpreter's lock. The driver is called directly, because whoever started the copy holds the device's lock,
-    which most other ways take.
+    Waiting for the stream is then waiting for the slot, without an event. What is done to a piece is one row of calls,
+    of libcuda itself, because whoever started the copy holds the device's lock, which most other ways take.
 
     Args:
         memory: Its bytes.
         stream: As said.
-
-    Attributes:
-        address: On the host.
     """
 
     def __init__(self, memory: PinnedBuffer, stream: Stream) -> None:
-        driver = memory.device.driver
-        self.address = int(memory.host_pointer)
-        self._check = driver.check
-        self._api = driver.api
+        self._driver = driver = memory.device.driver
+        self._address = int(memory.host_pointer)
         self._stream = stream.handle
+        self._calls = (Call * 3)()
+        self._wait, self._copy, self._queue = self._calls
+        handle = int(stream.handle)
+        self._wait.set(driver.address_of(_WAIT), handle)
+        self._queue.set(0, 0, 0, 0, handle)
+        self._copy.failure = NEVER
+        self._directions = {name: driver.address_of(name) for name in (UPLOAD, DOWNLOAD)}
+        self._make_calls = make_calls()
+
+    def serve(self, direction: str, copy_bytes: int, stop: int) -> None:
+        """Get ready for the pieces of one job.
+
+        Args:
+            direction: The function that copies between the slot and the device.
+            copy_bytes: The address of the function that copies between the slot and the host's memory.
+            stop: The address of a word that ends all calls when it is not 0.
+        """
+        self._names = (_WAIT, "", direction)
+        self._queue.function = self._directions[direction]
+        self._copy.function = copy_bytes
+        self._stop = stop
+
+    def pass_up(self, device: int, host: int, nbytes: int) -> None:
+        """Wait for the slot's last copy, fill it from the host's memory, and queue its copy to the device."""
+        self._copy.arguments[:3] = self._address, host, nbytes
+        self._queue.arguments[:3] = device, self._address, nbytes
+        self._make(0, 3)
+
+    def fill(self, device: int, nbytes: int) -> None:
+        """Queue a copy from the device."""
+        self._queue.arguments[:3] = self._address, device, nbytes
+        self._make(2, 3)
+
+    def empty(self, host: int, nbytes: int) -> None:
+        """Wait for the slot's last copy, and empty it into the host's memory."""
+        self._copy.arguments[:3] = host, self._address, nbytes
+        self._make(0, 2)
+
+    def empty_and_fill(self, emptied: tuple[int, int], filled: tuple[int, int]) -> None:
+        """As :meth:`empty` and :meth:`fill` of two pieces, in one row."""
+        self._copy.arguments[:3] = emptied[0], self._address, emptied[1]
+        self._queue.arguments[:3] = self._address, *filled
+        self._make(0, 3)
+
+    def _make(self, begin: int, end: int) -> None:
+        answer = self._make_calls(ctypes.addressof(self._calls[begin]), end - begin, self._stop)
+        if answer >> 32:
+            self._driver.check(self._names[end - (answer & STATUS)], answer >> 32)
 
     def follow(self, event: Event) -> None:
         """Let the slot's copies come after an event."""
-        self._require("cuStreamWaitEvent", self._api.cuStreamWaitEvent(self._stream, event.handle, 0))
+        self._driver.check("cuStreamWaitEvent", *self._driver.api.cuStreamWaitEvent(self._stream, event.handle, 0))
 
     def wait(self) -> None:
-        """Hold the caller until the slot's last copy is over."""
-        self._require("cuStreamSynchronize", self._api.cuStreamSynchronize(self._stream))
-
-    def empty_into(self, device_address: int, nbytes: int) -> None:
-        """Queue a copy from the slot."""
-        to = self._api.CUdeviceptr(device_address)
-        self._require("cuMemcpyHtoDAsync", self._api.cuMemcpyHtoDAsync(to, self.address, nbytes, self._stream))
-
-    def fill_from(self, device_address: int, nbytes: int) -> None:
-        """Queue a copy into the slot."""
-        frm = self._api.CUdeviceptr(device_address)
-        self._require("cuMemcpyDtoHAsync", self._api.cuMemcpyDtoHAsync(self.address, frm, nbytes, self._stream))
-
-    def _require(self, function: str, answer: tuple[Any]) -> None:
-        if answer[0]:
-            self._check(function, answer[0])
+        """Hold the caller until the slot's last copy is over, whether or not its job was stopped."""
+        self._driver.check(_WAIT, *self._driver.api.cuStreamSynchronize(self._stream))
 
 
 def make_slots(device: Device, nbytes: int, owned: ExitStack) -> list[Slot]:
@@ -183,11 +216,7 @@ class Crew:
         """
         workers = self.workers[: min(job.transfer.workers, len(job.transfer.pieces))]
         slots = [slot for worker in workers for slot in worker.slots]
-        driver = self.device.driver
-        driver.check("cuEventRecord", *driver.api.cuEventRecord(self._after.handle, stream.handle))
-        # Here rather than in the workers, which would queue for the interpreter's lock.
-        for slot in slots:
-            slot.follow(self._after)
+        self._follow(stream, slots)
         try:
             for worker in workers:
                 worker.jobs.put(job)
@@ -201,6 +230,15 @@ class Crew:
                 job.errors.append(error)
         if job.errors:
             raise job.errors[0]
+
+    def _follow(self, stream: Stream, slots: Iterable[Slot]) -> None:
+        driver = self.device.driver
+        if driver.attempt("cuStreamQuery", stream.handle)[0] == 0:
+            return
+        driver.check("cuEventRecord", *driver.api.cuEventRecord(self._after.handle, stream.handle))
+        # Here rather than in the workers, which would queue for the interpreter's lock.
+        for slot in slots:
+            slot.follow(self._after)
 
     def close(self) -> None:
         """Let the threads end and free the slots; closing again does nothing."""

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import mmap
-import os
-import platform
-from collections.abc import Callable
-from typing import TypeAlias
 
-CopyBytes: TypeAlias = Callable[[int, int, int], object]
-"""Copies from the second host address to the first as many bytes as the third argument says, without the GIL."""
+from cudabw.copying.machine_code import MachineCode
 
 # An ordinary store reads the line that it is about to overwrite. For bytes that nobody looks at soon that is a
 # third of all memory traffic, which a streaming store (MOVNTDQ, SSE2: every x86-64 has it) does without. The C
-# library streams only what is larger than most of a cache, and no library that Python programs surely have can be
-# asked to. Hence these instructions, in the System V calling convention:
+# library streams only what is larger than most of a cache. Hence these instructions:
 _STREAMING_X86_64 = bytes.fromhex(
     "4889d1"  #       mov rcx, rdx           rdi: destination, rsi: source, rdx: bytes
     "4883fa40"  #     cmp rdx, 64
@@ -49,50 +42,25 @@ _STREAMING_X86_64 = bytes.fromhex(
 )
 
 
-def through_caches() -> CopyBytes:
-    """The C library's ``memmove``."""
-    return ctypes.memmove
-
-
 @functools.cache
-def past_caches() -> CopyBytes | None:
-    """A copy with streaming stores, one for the process; None where processor or system do not let us have one.
+def through_caches() -> int:
+    """The address of the C library's ``memmove``: destination, source, number of bytes."""
+    return ctypes.cast(ctypes.CDLL(None).memmove, ctypes.c_void_p).value or 0
+
+
+def past_caches() -> int | None:
+    """The address of a copy like ``memmove`` with streaming stores; None where processor or system allow none.
 
     It is the better one where the destination is not read soon and memory traffic is what limits:
     bytes that leave pinned slots for a program's array.
     """
-    if platform.machine() not in ("x86_64", "AMD64") or os.name != "posix":
-        return None
+    code = _streaming()
+    return None if code is None else code.address
+
+
+@functools.cache
+def _streaming() -> MachineCode | None:
     try:
-        return _StreamingCopy(_STREAMING_X86_64)
-    except OSError:  # the system does not let a process make code
+        return MachineCode(_STREAMING_X86_64)
+    except OSError:
         return None
-
-
-class _StreamingCopy:
-    """Machine code in pages of its own, which live as long as this.
-
-    Args:
-        code: A function of destination, source and number of bytes.
-
-    Raises:
-        OSError: The pages cannot be had, or not be made executable.
-    """
-
-    def __init__(self, code: bytes) -> None:
-        pages = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        pages.write(code)
-        self._pages = (ctypes.c_char * mmap.PAGESIZE).from_buffer(pages)
-        address = ctypes.addressof(self._pages)
-        _protect(address, mmap.PROT_READ | mmap.PROT_EXEC)
-        self._copy = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(address)
-
-    def __call__(self, destination: int, source: int, nbytes: int) -> None:
-        self._copy(destination, source, nbytes)
-
-
-def _protect(address: int, protection: int) -> None:
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    if protect(address, mmap.PAGESIZE, protection):
-        raise OSError(ctypes.get_errno(), "mprotect")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import inspect
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from cudabw.driver.library import BindLaunch
 
 SUCCESS = 0
+_UNKNOWN = 999  # CUDA_ERROR_UNKNOWN
 NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
 
 # What cuda-bindings really raises instead of returning a status. The classes are private to it and
@@ -23,6 +26,8 @@ NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
 _UNKNOWN_STATUS = re.compile(r"(\d+) is not a valid CUresult")
 _NO_ENTRY_POINT = re.compile(r'[Ff]unction "?\w+"? (is )?not found')
 _NO_LIBRARY = re.compile(r"Failed to (open|dlopen|get cuGetProcAddress)")
+
+_C_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_uint64] * 4))
 
 
 class Driver:
@@ -34,6 +39,7 @@ class Driver:
         now: The host clock that measurements read, in seconds.
         path: The file ``libcuda`` was loaded from, where it is known.
         bind_launch: Binds ``cuLaunchKernelEx`` of ``libcuda`` itself; None where only ``api`` has it.
+        address_of: Where functions of ``libcuda`` itself begin; None where only ``api`` has them.
 
     Attributes:
         api: Called directly by hot paths, which then hand a failure to :meth:`check`; enums,
@@ -51,12 +57,15 @@ class Driver:
         now: Callable[[], float] = time.perf_counter,
         path: str | None = None,
         bind_launch: BindLaunch | None = None,
+        address_of: Callable[[str], int | None] | None = None,
     ) -> None:
         self.api = api
         self.emulated = emulated
         self.now = now
         self.path = path
         self._bind_launch = bind_launch
+        self._address_of = address_of
+        self._callbacks: dict[str, Any] = {}
         self._version: int | None = None
 
     def call(self, function: str, *args: object) -> Any:  # noqa: ANN401 - what the function returns
@@ -151,6 +160,33 @@ class Driver:
         call = self._bind_launch(int(config.getPtr()), int(function), parameters)
         call.__dict__["config"] = config  # an address keeps nothing alive
         return call
+
+    def address_of(self, function: str) -> int:
+        """Where a function begins that C code calls with whole numbers and addresses, at most four of them.
+
+        Raises:
+            UnsupportedError: The driver has no such function.
+        """
+        if self._address_of is None:
+            return self._callback(function)
+        address = self._address_of(function)
+        if address is None:
+            raise UnsupportedError(f"{function} does not exist in the installed driver{self._versions()}")
+        return address
+
+    def _callback(self, function: str) -> int:
+        """The address of a C function that calls ``api``, which then need not be C; alive as long as this is."""
+        if function not in self._callbacks:
+            takes = len(inspect.signature(getattr(self.api, function)).parameters)
+
+            def answer(*arguments: int) -> int:
+                try:
+                    return self.attempt(function, *arguments[:takes])[0]
+                except Exception:  # noqa: BLE001 - C code would not see it
+                    return _UNKNOWN
+
+            self._callbacks[function] = _C_FUNCTION(answer)
+        return ctypes.cast(self._callbacks[function], ctypes.c_void_p).value or 0
 
     def has(self, function: str) -> bool:
         """Whether the bindings have this function; the loaded driver may still lack it."""

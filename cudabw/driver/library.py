@@ -38,6 +38,9 @@ class Library(Protocol):
     def launch_binder(self) -> BindLaunch | None:
         """Binds ``cuLaunchKernelEx`` once for many calls; None where the driver has no such symbol."""
 
+    def address_of(self, function: str) -> int | None:
+        """Where a function begins; None where the driver has no such symbol."""
+
 
 class LoadedLibrary:
     """The ``libcuda`` that the dynamic loader finds, as the bindings would load it.
@@ -78,6 +81,15 @@ class LoadedLibrary:
         """Binds ``cuLaunchKernelEx`` once for many calls; None where the driver has no such symbol."""
         entry = getattr(self._library, "cuLaunchKernelEx", None)
         return None if entry is None else functools.partial(_bind_launch, entry)
+
+    def address_of(self, function: str) -> int | None:
+        """Where a function begins; None where the driver has no such symbol."""
+        # CUDA 3.2 widened sizes and addresses: the functions that take any have had this suffix since.
+        for symbol in (f"{function}_v2", function):
+            entry = getattr(self._library, symbol, None)
+            if entry is not None:
+                return ctypes.cast(entry, ctypes.c_void_p).value
+        return None
 
 
 def _bind_launch(entry: Callable[..., int], config: int, function: int, parameters: int) -> functools.partial[int]:

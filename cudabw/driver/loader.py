@@ -141,7 +141,13 @@ class Start:
         # The bindings load the library before cuInit: they may run ldconfig for it, and
         # nothing may be forked from a process that has initialised CUDA.
         step("importing cuda.bindings.driver")
-        driver = Driver(self.import_bindings(), emulated=False, path=path, bind_launch=library.launch_binder())
+        driver = Driver(
+            self.import_bindings(),
+            emulated=False,
+            path=path,
+            bind_launch=library.launch_binder(),
+            address_of=library.address_of,
+        )
         lacking = _look_up(driver)
         step("cuInit")
         self._require(driver, "cuInit", library.init())

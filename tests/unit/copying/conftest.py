@@ -23,6 +23,11 @@ def make_buffer(device):
 @pytest.fixture
 def calls(device):
     """The names of the driver functions called after the test has emptied the list."""
+    return record(device)
+
+
+def record(device):
+    """A list that every driver function called from now on is added to."""
     machine, names = device.driver.api._machine, []
     enter = machine.enter
 

@@ -33,7 +33,9 @@ def test_each_direction_has_its_time_and_the_total_is_that_of_both_rates_without
         assert not pair.first.stream.gates
         assert not pair.second.stream.gates
     parts = pytest.approx((NBYTES / 50e9, NBYTES / 25e9), rel=1e-4)
-    assert timing == Timing(pytest.approx(NBYTES / 75e9, rel=1e-4), Clock.EVENT, gated=True, host_held=False, parts=parts)
+    assert timing == Timing(
+        pytest.approx(NBYTES / 75e9, rel=1e-4), Clock.EVENT, gated=True, host_held=False, parts=parts
+    )
 
 
 def test_the_link_is_read_once_while_both_run(make_pair):
