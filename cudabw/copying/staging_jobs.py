@@ -167,7 +167,7 @@ class Download(Job):
             piece = self._claim()
             if piece is None:
                 break
-            slot.fill(device + piece[0], piece[1])
+            slot.empty_and_fill((host, 0), (device + piece[0], piece[1]))
             full.append((slot, *piece))
         while full:
             slot, start, nbytes = full.popleft()

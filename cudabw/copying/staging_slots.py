@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cudabw.copying.call_rows import NEVER, STATUS, Call, make_calls
 from cudabw.copying.staging_jobs import DOWNLOAD, UPLOAD
+from cudabw.copying.staging_stores import through_caches
 from cudabw.errors import CudabwError
 from cudabw.runtime.event import Event
 from cudabw.runtime.memory import PinnedBuffer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cudabw.runtime.device import Device
 
 _WAIT = "cuStreamSynchronize"
+_FOLLOW = "cuStreamWaitEvent"
 
 # One that the CPU is at and one that the device is at.
 SLOTS_PER_WORKER = 2
@@ -41,19 +43,19 @@ class Slot:
     Args:
         memory: Its bytes.
         stream: As said.
+        after: What the copies of every job come after.
     """
 
-    def __init__(self, memory: PinnedBuffer, stream: Stream) -> None:
+    def __init__(self, memory: PinnedBuffer, stream: Stream, after: Event) -> None:
         self._driver = driver = memory.device.driver
         self._address = int(memory.host_pointer)
-        self._stream = stream.handle
-        self._calls = (Call * 3)()
-        self._wait, self._copy, self._queue = self._calls
-        handle = int(stream.handle)
-        self._wait.set(driver.address_of(_WAIT), handle)
-        self._queue.set(0, 0, 0, 0, handle)
-        self._copy.failure = NEVER
-        self._directions = {name: driver.address_of(name) for name in (UPLOAD, DOWNLOAD)}
+        self._stream, self._after = stream.handle, after.handle
+        self._calls = (Call * 4)()
+        self._wait, self._copy, self._follow, self._queue = self._calls
+        self._addresses = {name: driver.address_of(name) for name in (_WAIT, _FOLLOW, UPLOAD, DOWNLOAD)}
+        self._wait.set(self._addresses[_WAIT], int(stream.handle))
+        self._copy.set(0, 0, 0, 0, failure=NEVER)
+        self._queue.set(0, 0, 0, 0, int(stream.handle))
         self._make_calls = make_calls()
 
     def serve(self, direction: str, copy_bytes: int, stop: int) -> None:
@@ -64,53 +66,48 @@ class Slot:
             copy_bytes: The address of the function that copies between the slot and the host's memory.
             stop: The address of a word that ends all calls when it is not 0.
         """
-        self._names = (_WAIT, "", direction)
-        self._queue.function = self._directions[direction]
+        self._names = (_WAIT, "", _FOLLOW, direction)
         self._copy.function = copy_bytes
+        self._follow.set(self._addresses[_FOLLOW], int(self._stream), int(self._after), 0)
+        self._queue.function = self._addresses[direction]
         self._stop = stop
 
     def pass_up(self, device: int, host: int, nbytes: int) -> None:
         """Wait for the slot's last copy, fill it from the host's memory, and queue its copy to the device."""
         self._copy.arguments[:3] = self._address, host, nbytes
         self._queue.arguments[:3] = device, self._address, nbytes
-        self._make(0, 3)
-
-    def fill(self, device: int, nbytes: int) -> None:
-        """Queue a copy from the device."""
-        self._queue.arguments[:3] = self._address, device, nbytes
-        self._make(2, 3)
+        self._make(4)
 
     def empty(self, host: int, nbytes: int) -> None:
         """Wait for the slot's last copy, and empty it into the host's memory."""
         self._copy.arguments[:3] = host, self._address, nbytes
-        self._make(0, 2)
+        self._make(2)
 
     def empty_and_fill(self, emptied: tuple[int, int], filled: tuple[int, int]) -> None:
-        """As :meth:`empty` and :meth:`fill` of two pieces, in one row."""
+        """As :meth:`empty`, and queue a copy from the device; both given by address and number of bytes."""
         self._copy.arguments[:3] = emptied[0], self._address, emptied[1]
         self._queue.arguments[:3] = self._address, *filled
-        self._make(0, 3)
+        self._make(4)
 
-    def _make(self, begin: int, end: int) -> None:
-        answer = self._make_calls(ctypes.addressof(self._calls[begin]), end - begin, self._stop)
+    def _make(self, count: int) -> None:
+        answer = self._make_calls(ctypes.addressof(self._calls), count, self._stop)
         if answer >> 32:
-            self._driver.check(self._names[end - (answer & STATUS)], answer >> 32)
-
-    def follow(self, event: Event) -> None:
-        """Let the slot's copies come after an event."""
-        self._driver.check("cuStreamWaitEvent", *self._driver.api.cuStreamWaitEvent(self._stream, event.handle, 0))
+            self._driver.check(self._names[count - (answer & STATUS)], answer >> 32)
+        # Once is enough, but a row has no gaps: from now on this moves nothing.
+        self._follow.set(through_caches(), self._address, self._address, 0, failure=NEVER)
 
     def wait(self) -> None:
         """Hold the caller until the slot's last copy is over, whether or not its job was stopped."""
         self._driver.check(_WAIT, *self._driver.api.cuStreamSynchronize(self._stream))
 
 
-def make_slots(device: Device, nbytes: int, owned: ExitStack) -> list[Slot]:
+def make_slots(device: Device, nbytes: int, after: Event, owned: ExitStack) -> list[Slot]:
     """The slots of one worker.
 
     Args:
         device: Where copies go to or come from.
         nbytes: Length of each.
+        after: What the copies of every job come after.
         owned: Releases them.
 
     Raises:
@@ -121,7 +118,7 @@ def make_slots(device: Device, nbytes: int, owned: ExitStack) -> list[Slot]:
     with device.lock:
         memory = owned.enter_context(PinnedBuffer(device, SLOTS_PER_WORKER * nbytes))
     return [
-        Slot(memory[start : start + nbytes], owned.enter_context(Stream(device)))
+        Slot(memory[start : start + nbytes], owned.enter_context(Stream(device)), after)
         for start in range(0, memory.nbytes, nbytes)
     ]
 
@@ -132,6 +129,7 @@ class Worker:
     Args:
         device: Where copies go to or come from.
         slot: Bytes of each slot.
+        after: What the copies of every job come after.
         number: Names the thread.
 
     Attributes:
@@ -139,10 +137,10 @@ class Worker:
         thread: As said.
     """
 
-    def __init__(self, device: Device, slot: int, number: int) -> None:
+    def __init__(self, device: Device, slot: int, after: Event, number: int) -> None:
         self.jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._ready: Future[tuple[list[Slot], ExitStack]] = Future()
-        arguments = (device, slot, self.jobs, self._ready)
+        arguments = (device, slot, after, self.jobs, self._ready)
         # A program that forgets to close must still be able to end.
         self.thread = threading.Thread(target=_serve, args=arguments, name=f"cudabw-staging-{number}", daemon=True)
         self.thread.start()
@@ -160,6 +158,7 @@ class Worker:
 def _serve(
     device: Device,
     slot: int,
+    after: Event,
     jobs: SimpleQueue[Job | None],
     ready: Future[tuple[list[Slot], ExitStack]],
 ) -> None:
@@ -167,7 +166,7 @@ def _serve(
     try:
         with resources() as owned:
             # This makes the device's context current here, for good.
-            slots = make_slots(device, slot, owned)
+            slots = make_slots(device, slot, after, owned)
             ready.set_result((slots, owned.pop_all()))
     except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for the slots
         ready.set_exception(error)
@@ -197,7 +196,7 @@ class Crew:
         self.device = device
         with resources() as owned:
             self._after = owned.enter_context(Event(device, timing=False))
-            self.workers = [Worker(device, slot, number) for number in range(workers)]
+            self.workers = [Worker(device, slot, self._after, number) for number in range(workers)]
             self._dismiss = weakref.finalize(self, _dismiss, [worker.jobs for worker in self.workers])
             refusals = [worker.hand_over(owned) for worker in self.workers]
             owned.callback(self._end_threads, self._dismiss, [worker.thread for worker in self.workers])
@@ -215,30 +214,21 @@ class Crew:
                 are ready for another job.
         """
         workers = self.workers[: min(job.transfer.workers, len(job.transfer.pieces))]
-        slots = [slot for worker in workers for slot in worker.slots]
-        self._follow(stream, slots)
+        driver = self.device.driver
+        driver.check("cuEventRecord", *driver.api.cuEventRecord(self._after.handle, stream.handle))
         try:
             for worker in workers:
                 worker.jobs.put(job)
         except BaseException as error:  # noqa: BLE001 - a signal; raised below
             job.stop(error)
         job.wait()
-        for slot in slots:
+        for slot in (slot for worker in workers for slot in worker.slots):
             try:
                 slot.wait()
             except CudabwError as error:
                 job.errors.append(error)
         if job.errors:
             raise job.errors[0]
-
-    def _follow(self, stream: Stream, slots: Iterable[Slot]) -> None:
-        driver = self.device.driver
-        if driver.attempt("cuStreamQuery", stream.handle)[0] == 0:
-            return
-        driver.check("cuEventRecord", *driver.api.cuEventRecord(self._after.handle, stream.handle))
-        # Here rather than in the workers, which would queue for the interpreter's lock.
-        for slot in slots:
-            slot.follow(self._after)
 
     def close(self) -> None:
         """Let the threads end and free the slots; closing again does nothing."""

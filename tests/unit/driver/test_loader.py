@@ -24,6 +24,9 @@ class FakeLibrary:
     def launch_binder(self):
         return None
 
+    def address_of(self, _function):
+        return None
+
     def init(self):
         return self._init
 
