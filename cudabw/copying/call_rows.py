@@ -1,54 +1,37 @@
 """Rows of calls of C functions, made one after the other without the interpreter between them.
 
-Every call through the bindings gives the interpreter's lock away and waits for it again. With a dozen threads that do
-little else than call, the lock is what limits them: a piece of a staged copy, which is three calls, cost 60 us of it
-(measured on an H200 with 12 threads). A row of calls gives the lock away once.
+Every call from Python gives the interpreter's lock away and waits for it again, and a thread that has to wait for it
+sleeps: 40 to 60 us until it runs on again (measured on a machine with an H200). With a dozen threads that do little
+else than call, that is what limits them. A row of calls gives the lock away once, however long it is.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from cudabw.copying.machine_code import MachineCode
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Calls: TypeAlias = npt.NDArray[np.void]
+
 MOST_ARGUMENTS = 4
+
+CALL = np.dtype(
+    [("function", np.uint64), ("arguments", np.uint64, MOST_ARGUMENTS), ("failure", np.uint64), ("answer", np.uint64)]
+)
+"""One call: the address of a C function; its arguments, which are whole numbers and addresses, and of which a function
+that takes fewer does not see the rest; which of the lower 32 bits of its answer mean that it failed; and its answer."""
 
 STATUS = 0xFFFFFFFF
 """Failure bits of a function that answers with a status, 0 for success."""
 NEVER = 0
 """Failure bits of a function that cannot fail."""
-
-
-class Call(ctypes.Structure):
-    """One call.
-
-    Attributes:
-        function: Address of a C function.
-        arguments: Whole numbers and addresses; a function that takes fewer does not see the rest.
-        failure: Which bits of the answer mean that it failed, of the lower 32.
-    """
-
-    _fields_ = (
-        ("function", ctypes.c_uint64),
-        ("arguments", ctypes.c_uint64 * MOST_ARGUMENTS),
-        ("failure", ctypes.c_uint64),
-    )
-
-    def set(self, function: int, *arguments: int, failure: int = STATUS) -> None:
-        """Give all of it anew."""
-        self.function, self.failure = function, failure
-        self.arguments[: len(arguments)] = arguments
-
-
-MakeCalls: TypeAlias = Callable[[int, int, int], int]
-"""Makes calls: the address of the first, how many, and the address of a 32-bit word that stops them when it is not 0.
-
-A failure sets the word. Answers with how many calls were not made or failed, and in the upper 32 bits with the answer
-that was a failure.
-"""
 
 _MAKE_CALLS_X86_64 = bytes.fromhex(
     "53"  #           push rbx
@@ -58,19 +41,20 @@ _MAKE_CALLS_X86_64 = bytes.fromhex(
     "89f5"  #         mov ebp, esi           how many are left
     "4989d4"  #       mov r12, rdx           the word
     "85ed"  # next:   test ebp, ebp
-    "7435"  #         jz done
+    "7439"  #         jz done
     "41833c2400"  #   cmp dword [r12], 0
-    "752e"  #         jne done
+    "7532"  #         jne done
     "488b7b08"  #     mov rdi, [rbx+8]
     "488b7310"  #     mov rsi, [rbx+16]
     "488b5318"  #     mov rdx, [rbx+24]
     "488b4b20"  #     mov rcx, [rbx+32]
     "ff13"  #         call [rbx]
+    "48894330"  #     mov [rbx+48], rax
     "234328"  #       and eax, [rbx+40]
     "7508"  #         jnz failed
-    "4883c330"  #     add rbx, 48            the size of a call
+    "4883c338"  #     add rbx, 56            the size of a call
     "ffcd"  #         dec ebp
-    "ebd6"  #         jmp next
+    "ebd2"  #         jmp next
     "41c7042401000000"  # failed: mov dword [r12], 1
     "48c1e020"  #     shl rax, 32
     "4809c5"  #       or rbp, rax
@@ -81,30 +65,85 @@ _MAKE_CALLS_X86_64 = bytes.fromhex(
     "c3"  #           ret
 )
 
+_MAKE_CALLS = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)
 _FOUR_ARGUMENTS = ctypes.CFUNCTYPE(ctypes.c_uint64, *([ctypes.c_uint64] * MOST_ARGUMENTS))
 
 
+class _Call(ctypes.Structure):
+    """A ``CALL`` as ctypes sees it."""
+
+    _fields_ = (
+        ("function", ctypes.c_uint64),
+        ("arguments", ctypes.c_uint64 * MOST_ARGUMENTS),
+        ("failure", ctypes.c_uint64),
+        ("answer", ctypes.c_uint64),
+    )
+
+
 @functools.cache
-def make_calls() -> MakeCalls:
-    """The fastest way this process can have: machine code, or Python where processor or system do not allow it."""
+def make_calls() -> Any:  # noqa: ANN401 - what ctypes makes of the type of a C function
+    """A C function that makes calls: machine code, or Python where processor or system do not allow it.
+
+    It takes the address of the first call, how many they are, and the address of a 32-bit word that ends them when it
+    is not 0; a failure sets the word. It answers with how many calls were not made or failed, and in the upper 32 bits
+    with the answer that was a failure.
+    """
     try:
         code = MachineCode(_MAKE_CALLS_X86_64)
     except OSError:
-        return make_calls_in_python
-    entry = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)(code.address)
+        return make_calls_in_python()
+    entry = _MAKE_CALLS(code.address)
     entry.__dict__["code"] = code  # an address keeps nothing alive
     return entry
 
 
-def make_calls_in_python(first: int, count: int, stop: int) -> int:
-    """As ``MakeCalls``, with the interpreter between the calls."""
+@functools.cache
+def make_calls_in_python() -> Any:  # noqa: ANN401 - see above
+    """As :func:`make_calls`, with the interpreter between the calls."""
+    return _MAKE_CALLS(_make_calls)
+
+
+def _make_calls(first: int, count: int, stop: int) -> int:
     word = ctypes.c_uint32.from_address(stop)
     for made in range(count):
         if word.value:
             return count - made
-        call = Call.from_address(first + made * ctypes.sizeof(Call))
-        answer = _FOUR_ARGUMENTS(call.function)(*call.arguments) & call.failure
-        if answer:
+        call = _Call.from_address(first + made * CALL.itemsize)
+        call.answer = _FOUR_ARGUMENTS(call.function)(*call.arguments)
+        failure = call.answer & call.failure & STATUS
+        if failure:
             word.value = 1
-            return int(answer << 32 | (count - made))
+            return int(failure << 32 | (count - made))
     return 0
+
+
+def address_of(function: Any) -> int:  # noqa: ANN401 - a function as ctypes has it
+    """Where a C function begins."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def row(*calls: tuple[int, ...], failure: int = STATUS) -> Calls:
+    """Calls from function and arguments each."""
+    made = np.zeros(len(calls), CALL)
+    made["failure"] = failure
+    for number, (function, *arguments) in enumerate(calls):
+        made["function"][number] = function
+        made["arguments"][number, : len(arguments)] = arguments
+    return made
+
+
+class Semaphore:
+    """A semaphore of the C library, for threads that wait for each other without the interpreter.
+
+    Attributes:
+        wait: The call that takes one, or holds the thread until there is one; a signal may end it as a failure.
+        post: The call that adds one.
+    """
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(None)
+        self._memory = ctypes.create_string_buffer(64)  # sem_t has 32 bytes with glibc and musl
+        library.sem_init(self._memory, 0, 0)
+        address = ctypes.addressof(self._memory)
+        self.wait = (address_of(library.sem_wait), address)
+        self.post = (address_of(library.sem_post), address)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from cudabw.copying.driver_copy import PreparedCopy
 from cudabw.copying.driver_copy import copy as driver_copy
 from cudabw.copying.staging_area import StagingArea
-from cudabw.copying.staging_calibration import JOBS, Setting
 from cudabw.runtime.buffer import Buffer
 from cudabw.runtime.memory import PageableBuffer
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from cudabw.copying.staging_calibration import Setting
     from cudabw.runtime.device import Device
     from cudabw.runtime.stream import Stream
 
@@ -158,11 +158,11 @@ class PreparedStagedCopy:
         self._area = area
         self._direct = PreparedCopy(dst, src, self.stream)
         self._sides = (dst, src)
-        self._job = JOBS[direction]
         self.nbytes = src.nbytes
         self.setting = area.setting_for(direction, src.nbytes) if src.nbytes else None
         if self.setting is not None:
-            self._transfer = self.setting.transfer(int(device.device_pointer), int(host.host_pointer), src.nbytes)
+            addresses = int(device.device_pointer), int(host.host_pointer)
+            self._transfer = self.setting.transfer(direction, *addresses, src.nbytes)
 
     def submit(self, times: int = 1) -> None:
         """Take ownership of both buffers and copy.
@@ -184,7 +184,7 @@ class PreparedStagedCopy:
         self.stream.require_open()
         self.stream.require_not_capturing("a copy that the host takes part in cannot be recorded")
         self._direct.require_no_gate()
-        self._area.run(self._job, self._transfer, owners, self.stream, times)
+        self._area.run(self._transfer, owners, self.stream, times)
 
 
 def direction_of(dst: Buffer, src: Buffer) -> str | None:

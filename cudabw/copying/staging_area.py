@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING
 
 from cudabw.copying.staging_calibration import (
-    JOBS,
     PROBE_BYTES,
     SLOTS,
     SMALLEST_STAGED,
@@ -15,6 +14,7 @@ from cudabw.copying.staging_calibration import (
     Setting,
     usable_cpus,
 )
+from cudabw.copying.staging_programs import DIRECTIONS
 from cudabw.copying.staging_slots import Crew
 from cudabw.errors import ClosedError
 from cudabw.runtime.memory import DeviceBuffer, PageableBuffer
@@ -23,7 +23,7 @@ from cudabw.runtime.ownership import guard, take
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cudabw.copying.staging_jobs import Job, Transfer
+    from cudabw.copying.staging_programs import Transfer
     from cudabw.runtime.device import Device
     from cudabw.runtime.ownership import Ownership
     from cudabw.runtime.stream import Stream
@@ -83,7 +83,7 @@ class StagingArea:
         """The settings; empty while anything is left to be found out."""
         if self._at_least is None or len(self._workers) > 1 or len(self._slots) > 1:
             return {}
-        return dict.fromkeys(JOBS, Setting(self._workers[0], self._slots[0], at_least=self._at_least))
+        return dict.fromkeys(DIRECTIONS, Setting(self._workers[0], self._slots[0], at_least=self._at_least))
 
     def _calibrate(self) -> Mapping[str, Setting]:
         nbytes = min(PROBE_BYTES, max(SMALLEST_STAGED, self.device.free_bytes // 8))
@@ -94,15 +94,13 @@ class StagingArea:
             DeviceBuffer(self.device, nbytes) as memory,
         ):
             host.array()[:] = 1
-            calibrations = {direction: Calibration(crew, stream, direction, host, memory) for direction in JOBS}
+            calibrations = {direction: Calibration(crew, stream, direction, host, memory) for direction in DIRECTIONS}
             return {
                 direction: calibration.choose(self._workers, self._slots, self._at_least)
                 for direction, calibration in calibrations.items()
             }
 
-    def run(
-        self, job: type[Job], transfer: Transfer, owners: tuple[Ownership, ...], stream: Stream, times: int
-    ) -> None:
+    def run(self, transfer: Transfer, owners: tuple[Ownership, ...], stream: Stream, times: int) -> None:
         """Take ownership, and do a transfer a number of times.
 
         Raises:
@@ -117,12 +115,12 @@ class StagingArea:
                 self.device.activate()
                 take(owners, stream, self.device.waits)
                 for _ in range(times):
-                    crew.run(job(transfer), stream)
+                    crew.run(transfer, stream)
 
     def _ready_crew(self) -> Crew:
         self.require_open()
         if self._crew is None:
-            settings = [self.setting(direction) for direction in JOBS]
+            settings = [self.setting(direction) for direction in DIRECTIONS]
             workers, slot = max(setting.threads for setting in settings), max(setting.slot for setting in settings)
             self._crew = Crew(self.device, workers, slot)
         return self._crew

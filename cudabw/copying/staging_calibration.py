@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cudabw import stats
 from cudabw.copying.driver_copy import PreparedCopy
-from cudabw.copying.staging_jobs import SMALLEST_PIECE, Download, Job, Transfer, Upload, cut
+from cudabw.copying.staging_programs import SMALLEST_PIECE, UPLOAD, Transfer
 from cudabw.copying.staging_stores import past_caches, through_caches
 from cudabw.system.pseudofiles import parse_number, read_text
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from cudabw.copying.staging_slots import Crew
     from cudabw.runtime.memory import DeviceBuffer, PageableBuffer
     from cudabw.runtime.stream import Stream
-
-JOBS: dict[str, type[Job]] = {"h2d": Upload, "d2h": Download}
 
 # On H200s 8 to 12 workers were best for h2d and 8 to 15 for d2h, with slots of 4 MiB.
 WORKERS = (4, 6, 8, 10, 12, 16, 24)
@@ -33,7 +31,7 @@ _LARGEST_CROSSOVER = 64 << 20
 # The smallest size that two workers can share.
 SMALLEST_STAGED = 2 * SMALLEST_PIECE
 
-_REPETITIONS = 3
+_REPETITIONS = 5
 # Fewer workers leave more CPUs to the program: more of them must earn this much.
 _GAIN = 1.02
 # Where the two engines are this close, noise decides; the driver's own copy is then the safe choice.
@@ -56,10 +54,10 @@ class Setting:
     streaming: bool = False
     at_least: int | None = SMALLEST_STAGED
 
-    def transfer(self, device: int, host: int, nbytes: int) -> Transfer:
-        """A copy between a device and a host address, cut into pieces."""
+    def transfer(self, direction: str, device: int, host: int, nbytes: int) -> Transfer:
+        """A copy between a device and a host address."""
         copy_bytes = (past_caches() if self.streaming else None) or through_caches()
-        return Transfer(device, host, tuple(cut(nbytes, self.slot, self.threads)), self.threads, copy_bytes)
+        return Transfer(direction, device, host, nbytes, self.threads, self.slot, copy_bytes)
 
 
 def usable_cpus(*, root: Path = Path("/")) -> int:
@@ -91,10 +89,10 @@ class Calibration:
     def __init__(self, crew: Crew, stream: Stream, direction: str, host: PageableBuffer, memory: DeviceBuffer) -> None:
         self._crew = crew
         self._stream = stream
-        self._job = JOBS[direction]
+        self._direction = direction
         self._host = host
         self._memory = memory
-        self._pair = (memory, host) if direction == "h2d" else (host, memory)
+        self._pair = (memory, host) if direction == UPLOAD else (host, memory)
 
     def choose(self, workers: Iterable[int], slots: Iterable[int], at_least: int | None) -> Setting:
         """The fastest setting, one property after the other.
@@ -134,8 +132,9 @@ class Calibration:
         return found
 
     def _staged(self, setting: Setting, nbytes: int) -> Callable[[], None]:
-        transfer = setting.transfer(int(self._memory.device_pointer), int(self._host.host_pointer), nbytes)
-        return lambda: self._crew.run(self._job(transfer), self._stream)
+        addresses = int(self._memory.device_pointer), int(self._host.host_pointer)
+        transfer = setting.transfer(self._direction, *addresses, nbytes)
+        return lambda: self._crew.run(transfer, self._stream)
 
     def _driver(self, nbytes: int) -> Callable[[], None]:
         destination, source = self._pair

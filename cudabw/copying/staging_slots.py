@@ -6,12 +6,13 @@ import ctypes
 import threading
 import weakref
 from concurrent.futures import Future
-from queue import SimpleQueue
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cudabw.copying.call_rows import NEVER, STATUS, Call, make_calls
-from cudabw.copying.staging_jobs import DOWNLOAD, UPLOAD
-from cudabw.copying.staging_stores import through_caches
+import numpy as np
+
+from cudabw.copying.call_rows import NEVER, STATUS, Semaphore, address_of, make_calls, row
+from cudabw.copying.staging_programs import FUNCTIONS, WAIT, Places, program, shares
 from cudabw.errors import CudabwError
 from cudabw.runtime.event import Event
 from cudabw.runtime.memory import PinnedBuffer
@@ -19,128 +20,120 @@ from cudabw.runtime.resources import resources
 from cudabw.runtime.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import ExitStack
     from types import TracebackType
     from typing import Self
 
-    from cudabw.copying.staging_jobs import Job
+    from cudabw.copying.call_rows import Calls
+    from cudabw.copying.staging_programs import Transfer
     from cudabw.runtime.device import Device
-
-_WAIT = "cuStreamSynchronize"
-_FOLLOW = "cuStreamWaitEvent"
 
 # One that the CPU is at and one that the device is at.
 SLOTS_PER_WORKER = 2
 
-
-class Slot:
-    """Pinned memory that one piece at a time passes through, and a stream for its copies alone.
-
-    Waiting for the stream is then waiting for the slot, without an event. What is done to a piece is one row of calls,
-    of libcuda itself, because whoever started the copy holds the device's lock, which most other ways take.
-
-    Args:
-        memory: Its bytes.
-        stream: As said.
-        after: What the copies of every job come after.
-    """
-
-    def __init__(self, memory: PinnedBuffer, stream: Stream, after: Event) -> None:
-        self._driver = driver = memory.device.driver
-        self._address = int(memory.host_pointer)
-        self._stream, self._after = stream.handle, after.handle
-        self._calls = (Call * 4)()
-        self._wait, self._copy, self._follow, self._queue = self._calls
-        self._addresses = {name: driver.address_of(name) for name in (_WAIT, _FOLLOW, UPLOAD, DOWNLOAD)}
-        self._wait.set(self._addresses[_WAIT], int(stream.handle))
-        self._copy.set(0, 0, 0, 0, failure=NEVER)
-        self._queue.set(0, 0, 0, 0, int(stream.handle))
-        self._make_calls = make_calls()
-
-    def serve(self, direction: str, copy_bytes: int, stop: int) -> None:
-        """Get ready for the pieces of one job.
-
-        Args:
-            direction: The function that copies between the slot and the device.
-            copy_bytes: The address of the function that copies between the slot and the host's memory.
-            stop: The address of a word that ends all calls when it is not 0.
-        """
-        self._names = (_WAIT, "", _FOLLOW, direction)
-        self._copy.function = copy_bytes
-        self._follow.set(self._addresses[_FOLLOW], int(self._stream), int(self._after), 0)
-        self._queue.function = self._addresses[direction]
-        self._stop = stop
-
-    def pass_up(self, device: int, host: int, nbytes: int) -> None:
-        """Wait for the slot's last copy, fill it from the host's memory, and queue its copy to the device."""
-        self._copy.arguments[:3] = self._address, host, nbytes
-        self._queue.arguments[:3] = device, self._address, nbytes
-        self._make(4)
-
-    def empty(self, host: int, nbytes: int) -> None:
-        """Wait for the slot's last copy, and empty it into the host's memory."""
-        self._copy.arguments[:3] = host, self._address, nbytes
-        self._make(2)
-
-    def empty_and_fill(self, emptied: tuple[int, int], filled: tuple[int, int]) -> None:
-        """As :meth:`empty`, and queue a copy from the device; both given by address and number of bytes."""
-        self._copy.arguments[:3] = emptied[0], self._address, emptied[1]
-        self._queue.arguments[:3] = self._address, *filled
-        self._make(4)
-
-    def _make(self, count: int) -> None:
-        answer = self._make_calls(ctypes.addressof(self._calls), count, self._stop)
-        if answer >> 32:
-            self._driver.check(self._names[count - (answer & STATUS)], answer >> 32)
-        # Once is enough, but a row has no gaps: from now on this moves nothing.
-        self._follow.set(through_caches(), self._address, self._address, 0, failure=NEVER)
-
-    def wait(self) -> None:
-        """Hold the caller until the slot's last copy is over, whether or not its job was stopped."""
-        self._driver.check(_WAIT, *self._driver.api.cuStreamSynchronize(self._stream))
+# After so many copies a worker has made its row of calls, and makes it again.
+_COPIES_PER_ROW = 256
 
 
-def make_slots(device: Device, nbytes: int, after: Event, owned: ExitStack) -> list[Slot]:
-    """The slots of one worker.
+class Slots:
+    """The pinned slots of one worker, through each of which one piece at a time passes.
+
+    Each has a stream for its copies alone. Waiting for the stream is then waiting for the slot, without an event.
 
     Args:
         device: Where copies go to or come from.
         nbytes: Length of each.
-        after: What the copies of every job come after.
         owned: Releases them.
+
+    Attributes:
+        addresses: On the host.
+        streams: As numbers.
 
     Raises:
         RefusedError: The system does not pin so much memory.
         DriverError: The driver failed.
     """
-    # Counting pinned memory is not one step, and many workers do it at a time.
-    with device.lock:
-        memory = owned.enter_context(PinnedBuffer(device, SLOTS_PER_WORKER * nbytes))
-    return [
-        Slot(memory[start : start + nbytes], owned.enter_context(Stream(device)), after)
-        for start in range(0, memory.nbytes, nbytes)
-    ]
+
+    def __init__(self, device: Device, nbytes: int, owned: ExitStack) -> None:
+        # Counting pinned memory is not one step, and many workers do it at a time.
+        with device.lock:
+            memory = owned.enter_context(PinnedBuffer(device, SLOTS_PER_WORKER * nbytes))
+        start = int(memory.host_pointer)
+        self.addresses = [start + number * nbytes for number in range(SLOTS_PER_WORKER)]
+        self.streams = [int(owned.enter_context(Stream(device)).handle) for _ in self.addresses]
+
+
+class Post:
+    """Where a worker is given its programs, one at a time, without the interpreter.
+
+    Attributes:
+        dismissed: Whether the worker is to end.
+        go: Tells the worker that it has been given a program.
+        done: Tells that it has been through with it; shared by all workers.
+    """
+
+    def __init__(self, done: Semaphore) -> None:
+        self.dismissed = False
+        self.go, self.done = Semaphore(), done
+        self._make_calls = make_calls()
+        self._stop = ctypes.c_uint32(0)
+        make = address_of(self._make_calls)
+        self._given = row((make, 0, 0, 0), failure=NEVER)
+        turn = row(self.go.wait, (make, self._given.ctypes.data, 1, ctypes.addressof(self._stop)), self.done.post)
+        turn["failure"][1:] = NEVER
+        self._turns = np.tile(turn, _COPIES_PER_ROW)
+
+    def give(self, calls: Calls, stop: int) -> None:
+        """Put a program here, to be begun when ``go`` is posted.
+
+        Args:
+            calls: The program; kept alive by the caller.
+            stop: The address of a word that ends it when it is not 0.
+        """
+        self._given["arguments"][0, :3] = calls.ctypes.data, len(calls), stop
+
+    @property
+    def answer(self) -> int:
+        """What became of the program, as ``make_calls`` answers."""
+        return int(self._given["answer"][0])
+
+    def serve(self) -> None:
+        """Go through programs until dismissed."""
+        while True:
+            self._make_calls(self._turns.ctypes.data, len(self._turns), ctypes.addressof(self._stop))
+            # The row is over, a signal has ended the waiting, or it was dismissed: which sets the word after the flag.
+            self._stop.value = 0
+            if self.dismissed:
+                return
+
+    def dismiss(self) -> None:
+        """Let the worker end."""
+        self.dismissed = True
+        self._stop.value = 1
+        function, address = self.go.post
+        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(function)(address)
 
 
 class Worker:
-    """A thread that takes part in the jobs it is given, with slots of its own.
+    """A thread that goes through the programs it is given, with slots of its own.
 
     Args:
         device: Where copies go to or come from.
         slot: Bytes of each slot.
-        after: What the copies of every job come after.
         number: Names the thread.
+        done: Told of each program that the worker has been through with.
 
     Attributes:
-        jobs: Where it is given them; None lets it end.
+        post: Where it is given them.
         thread: As said.
+        slots: As said.
     """
 
-    def __init__(self, device: Device, slot: int, after: Event, number: int) -> None:
-        self.jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._ready: Future[tuple[list[Slot], ExitStack]] = Future()
-        arguments = (device, slot, after, self.jobs, self._ready)
+    def __init__(self, device: Device, slot: int, number: int, done: Semaphore) -> None:
+        self.post = Post(done)
+        self._ready: Future[tuple[Slots, ExitStack]] = Future()
+        arguments = (device, slot, self.post, self._ready)
         # A program that forgets to close must still be able to end.
         self.thread = threading.Thread(target=_serve, args=arguments, name=f"cudabw-staging-{number}", daemon=True)
         self.thread.start()
@@ -155,26 +148,34 @@ class Worker:
         return None
 
 
-def _serve(
-    device: Device,
-    slot: int,
-    after: Event,
-    jobs: SimpleQueue[Job | None],
-    ready: Future[tuple[list[Slot], ExitStack]],
-) -> None:
-    """What a worker does: get slots, which are then near the CPU that it runs on, and take part in jobs."""
+def _serve(device: Device, slot: int, post: Post, ready: Future[tuple[Slots, ExitStack]]) -> None:
+    """What a worker does: get slots, which are then near the CPU that it runs on, and go through programs."""
     try:
         with resources() as owned:
             # This makes the device's context current here, for good.
-            slots = make_slots(device, slot, after, owned)
+            slots = Slots(device, slot, owned)
             ready.set_result((slots, owned.pop_all()))
     except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for the slots
         ready.set_exception(error)
         return
-    while (job := jobs.get()) is not None:
-        job.work(slots)
-        # What the job holds is not to be kept until the next one.
-        del job
+    post.serve()
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The calls of one copy.
+
+    Attributes:
+        transfer: The copy.
+        programs: What each worker does.
+        meeting: Lets the workers begin, and waits until all are through.
+        settling: Waits until nothing of any slot is under way.
+    """
+
+    transfer: Transfer
+    programs: Sequence[Calls]
+    meeting: Calls
+    settling: Calls
 
 
 class Crew:
@@ -194,41 +195,94 @@ class Crew:
 
     def __init__(self, device: Device, workers: int, slot: int) -> None:
         self.device = device
+        self._functions = {name: device.driver.address_of(name) for name in FUNCTIONS}
+        self._done = Semaphore()
+        self._latest: _Order | None = None
         with resources() as owned:
             self._after = owned.enter_context(Event(device, timing=False))
-            self.workers = [Worker(device, slot, self._after, number) for number in range(workers)]
-            self._dismiss = weakref.finalize(self, _dismiss, [worker.jobs for worker in self.workers])
+            self.workers = [Worker(device, slot, number, self._done) for number in range(workers)]
+            self._dismiss = weakref.finalize(self, _dismiss, [worker.post for worker in self.workers])
             refusals = [worker.hand_over(owned) for worker in self.workers]
             owned.callback(self._end_threads, self._dismiss, [worker.thread for worker in self.workers])
             for refusal in filter(None, refusals):
                 raise refusal
             self._owned = owned.pop_all()
 
-    def run(self, job: Job, stream: Stream) -> None:
-        """Do a job, after all work of a stream that has been queued so far, and hold the caller until it is done.
+    def run(self, transfer: Transfer, stream: Stream) -> None:
+        """Copy, after all work of a stream that has been queued so far, and hold the caller until it is done.
 
         The device's context is current on the calling thread.
 
         Raises:
             BaseException: The first error of any worker, or of a signal. All workers have stopped and the slots
-                are ready for another job.
+                are ready for another copy.
         """
-        workers = self.workers[: min(job.transfer.workers, len(job.transfer.pieces))]
+        order = self._order(transfer)
+        stop = ctypes.c_uint32(0)
+        for worker, calls in zip(self.workers, order.programs, strict=False):
+            worker.post.give(calls, ctypes.addressof(stop))
         driver = self.device.driver
         driver.check("cuEventRecord", *driver.api.cuEventRecord(self._after.handle, stream.handle))
-        try:
-            for worker in workers:
-                worker.jobs.put(job)
-        except BaseException as error:  # noqa: BLE001 - a signal; raised below
-            job.stop(error)
-        job.wait()
-        for slot in (slot for worker in workers for slot in worker.slots):
+        errors = self._wait(order.meeting, stop)
+        for worker, calls in zip(self.workers, order.programs, strict=False):
+            errors += self._errors(worker.post.answer, calls)
+        errors += self._make(order.settling)
+        if errors:
+            raise errors[0]
+
+    def _order(self, transfer: Transfer) -> _Order:
+        """Who makes which calls; kept for when the same copy is done again."""
+        if self._latest is None or self._latest.transfer != transfer:
+            workers = [*zip(self.workers, shares(transfer.nbytes, transfer.workers, transfer.slot), strict=False)]
+            after = int(self._after.handle)
+            places = [(Places(worker.slots.addresses, worker.slots.streams, after), share) for worker, share in workers]
+            self._latest = _Order(
+                transfer,
+                [program(transfer, *share, place, self._functions) for place, share in places],
+                row(*(worker.post.go.post for worker, _ in workers), *[self._done.wait] * len(workers)),
+                row(*((self._functions[WAIT], stream) for place, _ in places for stream in place.streams)),
+            )
+        return self._latest
+
+    @staticmethod
+    def _wait(meeting: Calls, stop: ctypes.c_uint32) -> list[BaseException]:
+        """Let the workers begin, and wait until all are through; returns what a signal raised meanwhile."""
+        errors: list[BaseException] = []
+        # What has not been made then looks like what a signal has ended, and is known even if that raises.
+        meeting["answer"] = STATUS
+        while len(meeting):
+            word = ctypes.c_uint32(0)
             try:
-                slot.wait()
-            except CudabwError as error:
-                job.errors.append(error)
-        if job.errors:
-            raise job.errors[0]
+                make_calls()(meeting.ctypes.data, len(meeting), ctypes.addressof(word))
+            except BaseException as error:  # noqa: BLE001 - raised when nobody touches the memory any more
+                errors.append(error)
+                stop.value = 1
+            left = meeting["answer"] & STATUS != 0
+            meeting = meeting[int(left.argmax()) if left.any() else len(meeting) :]
+        return errors
+
+    def _make(self, calls: Calls) -> list[BaseException]:
+        """Make all calls whatever becomes of each; returns the failures."""
+        errors = []
+        while len(calls):
+            word = ctypes.c_uint32(0)
+            answer = make_calls()(calls.ctypes.data, len(calls), ctypes.addressof(word))
+            errors += self._errors(answer, calls)
+            calls = calls[len(calls) - (answer & STATUS) + 1 :] if answer else calls[:0]
+        return errors
+
+    def _errors(self, answer: int, calls: Calls) -> list[BaseException]:
+        """The failure that an answer tells of, if it does."""
+        status = answer >> 32
+        if not status:
+            return []
+        failed = int(calls["function"][len(calls) - (answer & STATUS)])
+        name = next(name for name, address in self._functions.items() if address == failed)
+        try:
+            self.device.driver.check(name, status)
+        except CudabwError as error:
+            return [error]
+        return []
 
     def close(self) -> None:
         """Let the threads end and free the slots; closing again does nothing."""
@@ -252,6 +306,6 @@ class Crew:
         self.close()
 
 
-def _dismiss(queues: Iterable[SimpleQueue[Job | None]]) -> None:
-    for jobs in queues:
-        jobs.put(None)
+def _dismiss(posts: Iterable[Post]) -> None:
+    for post in posts:
+        post.dismiss()

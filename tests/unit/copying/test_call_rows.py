@@ -1,19 +1,21 @@
 """Rows of calls are made in order, pass their arguments on, and end at a failure or when they are told to."""
 
 import ctypes
+import threading
 
 import pytest
 
-from cudabw.copying.call_rows import NEVER, STATUS, Call, make_calls, make_calls_in_python
+from cudabw.copying.call_rows import NEVER, STATUS, Semaphore, address_of, make_calls, make_calls_in_python, row
 from cudabw.copying.machine_code import MachineCode
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_uint64] * 4))
 
-WAYS = [make_calls_in_python]
-if make_calls() is not make_calls_in_python:
-    WAYS.append(make_calls())
+WAYS = {"python": make_calls_in_python(), "fastest": make_calls()}
 
-pytestmark = pytest.mark.parametrize("way", WAYS)
+
+@pytest.fixture(params=WAYS.values(), ids=WAYS)
+def way(request):
+    return request.param
 
 
 class Row:
@@ -23,31 +25,35 @@ class Row:
         self.seen, self.stop = [], ctypes.c_uint32(0)
         self._answers = iter(answers)
         self._function = FUNCTION(self._answer)
-        self.calls = (Call * len(answers))()
-        for number, call in enumerate(self.calls):
-            address = ctypes.cast(self._function, ctypes.c_void_p).value
-            call.set(address, number, 2**63 + number, 3, 2**64 - 1, failure=failure)
+        address = address_of(self._function)
+        self.calls = row(*((address, n, 2**63 + n, 3, 2**64 - 1) for n in range(len(answers))), failure=failure)
 
     def _answer(self, *arguments):
         self.seen.append(arguments)
         return next(self._answers)
 
     def make(self, way):
-        return way(ctypes.addressof(self.calls), len(self.calls), ctypes.addressof(self.stop))
+        return way(self.calls.ctypes.data, len(self.calls), ctypes.addressof(self.stop))
 
 
 def test_calls_are_made_in_order_with_all_four_arguments(way):
-    row = Row([0] * 5)
-    assert row.make(way) == 0
-    assert row.seen == [(number, 2**63 + number, 3, 2**64 - 1) for number in range(5)]
-    assert row.stop.value == 0
+    calls = Row([0] * 5)
+    assert calls.make(way) == 0
+    assert calls.seen == [(number, 2**63 + number, 3, 2**64 - 1) for number in range(5)]
+    assert calls.stop.value == 0
 
 
 def test_a_failure_is_the_last_call_and_sets_the_word(way):
-    row = Row([0, 0, 719, 0])
-    assert row.make(way) == 719 << 32 | 2
-    assert len(row.seen) == 3
-    assert row.stop.value == 1
+    calls = Row([0, 0, 719, 0])
+    assert calls.make(way) == 719 << 32 | 2
+    assert len(calls.seen) == 3
+    assert calls.stop.value == 1
+
+
+def test_each_call_keeps_its_answer(way):
+    calls = Row([3, 4, 5], failure=NEVER)
+    calls.make(way)
+    assert [answer & STATUS for answer in calls.calls["answer"].tolist()] == [3, 4, 5]
 
 
 def test_only_the_failure_bits_of_an_answer_count(way):
@@ -56,38 +62,56 @@ def test_only_the_failure_bits_of_an_answer_count(way):
 
 
 def test_no_call_is_made_when_the_word_is_set(way):
-    row = Row([0] * 3)
-    row.stop.value = 1
-    assert row.make(way) == 3
-    assert row.seen == []
+    calls = Row([0] * 3)
+    calls.stop.value = 1
+    assert calls.make(way) == 3
+    assert calls.seen == []
 
 
 def test_a_word_that_is_set_during_a_call_ends_the_row_after_it(way):
-    row = Row([0] * 3)
-    row._function = stopping = FUNCTION(lambda *_: setattr(row.stop, "value", 1) or 0)
-    row.calls[1].function = ctypes.cast(stopping, ctypes.c_void_p).value
-    row.calls[0].function = ctypes.cast(keep := FUNCTION(lambda *_: 0), ctypes.c_void_p).value
-    assert row.make(way) == 1
-    assert keep
+    calls = Row([0] * 3)
+    stopping = FUNCTION(lambda *_: setattr(calls.stop, "value", 1) or 0)
+    calls.calls["function"][1] = address_of(stopping)
+    assert calls.make(way) == 1
+    assert len(calls.seen) == 1
 
 
 def test_no_calls_are_none(way):
     assert way(0, 0, ctypes.addressof(ctypes.c_uint32(0))) == 0
 
 
+def test_a_row_may_make_another_whose_answer_is_kept(way):
+    inner, word = Row([0, 7, 0]), ctypes.c_uint32(0)
+    given = inner.calls.ctypes.data, len(inner.calls), ctypes.addressof(inner.stop)
+    outer = row((address_of(way), *given), (address_of(way), *given), failure=NEVER)
+    assert way(outer.ctypes.data, len(outer), ctypes.addressof(word)) == 0
+    assert outer["answer"].tolist() == [7 << 32 | 2, 3]
+
+
+def test_a_semaphore_holds_a_row_until_it_is_posted(way):
+    semaphore, word, told = Semaphore(), ctypes.c_uint32(0), []
+    tell = FUNCTION(lambda *_: told.append(1) or 0)
+    calls = row(semaphore.wait, (address_of(tell),))
+    thread = threading.Thread(target=way, args=(calls.ctypes.data, len(calls), ctypes.addressof(word)))
+    thread.start()
+    assert not told
+    post = row(semaphore.post)
+    assert way(post.ctypes.data, 1, ctypes.addressof(word)) == 0
+    thread.join()
+    assert told == [1]
+
+
 @pytest.mark.parametrize("machine", ["aarch64", "ppc64le"])
-def test_other_processors_make_calls_in_python(way, monkeypatch, machine):
+def test_other_processors_make_calls_in_python(monkeypatch, machine):
     monkeypatch.setattr("platform.machine", lambda: machine)
-    assert make_calls.__wrapped__() is make_calls_in_python
-    assert way
+    assert make_calls.__wrapped__() is make_calls_in_python()
 
 
-def test_a_system_that_lets_no_process_make_code_makes_calls_in_python(way, monkeypatch):
+def test_a_system_that_lets_no_process_make_code_makes_calls_in_python(monkeypatch):
     def refuse(*_):
         raise PermissionError
 
     monkeypatch.setattr("cudabw.copying.machine_code._protect", refuse)
-    assert make_calls.__wrapped__() is make_calls_in_python
+    assert make_calls.__wrapped__() is make_calls_in_python()
     with pytest.raises(PermissionError):
         MachineCode(b"\xc3")
-    assert way

@@ -3,8 +3,10 @@
 import ctypes
 import gc
 import os
+import signal
 import threading
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,8 +18,8 @@ from cudabw.copying.call_rows import make_calls_in_python
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.copying.staged_copy import StagedCopier
 from cudabw.copying.staging_calibration import SMALLEST_STAGED, Calibration, Setting, usable_cpus
-from cudabw.copying.staging_jobs import SMALLEST_PIECE, Job, cut
-from cudabw.copying.staging_slots import SLOTS_PER_WORKER
+from cudabw.copying.staging_programs import SMALLEST_PIECE, cut, shares
+from cudabw.copying.staging_slots import SLOTS_PER_WORKER, Post
 from cudabw.copying.staging_stores import past_caches, through_caches
 from cudabw.driver.emulated import Fault, ModelledClock
 from cudabw.errors import ClosedError, CudabwError, DriverError, RefusedError
@@ -283,74 +285,78 @@ def test_no_piece_is_moved_after_a_failure(make_device, make_copier, noise):
     assert len(moved) == 3
 
 
-def test_a_failure_in_one_worker_ends_the_row_of_calls_of_another(make_device, make_copier, noise, monkeypatch):
+def test_a_failure_in_one_worker_ends_the_program_of_another(make_device, make_copier, noise, monkeypatch):
     """The second worker is at its first piece when the first worker's copy fails; it makes no further call."""
     device = make_device(faults=[Fault(function="cuMemcpyHtoDAsync", status=2, nth=1)])
-    copier, failed, threads = make_copier(device, threads=2), threading.Event(), {}
+    copier, words, threads = make_copier(device, threads=2), [], {}
+    work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
+    names, give = record(device), Post.give
+
+    def give_and_tell(post, calls, stop):
+        words.append(ctypes.c_uint32.from_address(stop))
+        give(post, calls, stop)
 
     def copy_bytes(*_):
-        first = threads.setdefault(threading.current_thread(), len(threads)) == 0
-        if first:
-            return
-        failed.wait()
+        if threads.setdefault(threading.current_thread(), len(threads)):
+            while not words[0].value:
+                threading.Event().wait(0.001)
 
-    work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
+    monkeypatch.setattr(Post, "give", give_and_tell)
     work._transfer = with_copy(work._transfer, copy_bytes)
-    names, stop = record(device), Job.stop
-
-    def stop_and_tell(job, error):
-        stop(job, error)
-        failed.set()
-
-    monkeypatch.setattr(Job, "stop", stop_and_tell)
     with pytest.raises(DriverError):
         work.submit()
     assert names.count("cuMemcpyHtoDAsync") == 1
 
 
-def test_a_signal_waits_for_the_pieces_under_way(device, copier, noise, monkeypatch):
+@pytest.fixture
+def alarm():
+    """Lets a handler act on a signal to the main thread, and sends it."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def send():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+
+    send.acts = partial(signal.signal, signal.SIGALRM)
+    yield send
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_waits_for_the_pieces_under_way_and_ends_the_rest(device, copier, noise, alarm):
     """What interrupts the waiting thread is raised only when no worker touches the memory any more."""
-    entered, leave, busy = threading.Event(), threading.Event(), []
+    leave, busy = threading.Event(), []
 
     def slow(*_):
         busy.append(1)
-        entered.set()
+        alarm()
         leave.wait()
         busy.pop()
 
+    def interrupt(*_):
+        leave.set()
+        raise KeyboardInterrupt
+
+    alarm.acts(interrupt)
     work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
     work._transfer = with_copy(work._transfer, slow)
-    stop = Job.stop
-
-    def stop_and_let_go(job, error):
-        stop(job, error)
-        leave.set()
-
-    def interrupted(job):
-        entered.wait()
-        with monkeypatch.context() as patch:
-            patch.setattr(job._over, "wait", _raise_once(KeyboardInterrupt(), job._over.wait))
-            wait(job)
-
-    wait = Job.wait
-    monkeypatch.setattr(Job, "wait", interrupted)
-    monkeypatch.setattr(Job, "stop", stop_and_let_go)
+    names = record(device)
     with pytest.raises(KeyboardInterrupt):
         work.submit()
     assert busy == []
-    monkeypatch.undo()
+    assert names.count("cuMemcpyHtoDAsync") < 60
+    alarm.acts(signal.SIG_IGN)
     assert moves(copier, noise, "h2d", 60 * SLOT)
 
 
-def _raise_once(error, then):
-    errors = [error]
-
-    def raising():
-        if errors:
-            raise errors.pop()
-        then()
-
-    return raising
+def test_a_signal_that_raises_nothing_does_not_end_a_copy(copier, noise, alarm):
+    arrived, memory = [], DeviceBuffer(copier.device, 60 * SLOT)
+    alarm.acts(lambda *_: arrived.append(1))
+    work = copier.prepare(memory, noise[: 60 * SLOT])
+    transfer = work._transfer
+    plain = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 3)(transfer.copy_bytes)
+    work._transfer = with_copy(transfer, lambda *piece: (alarm(), plain(*piece))[0])
+    work.submit()
+    assert read(memory).tobytes() == noise[: 60 * SLOT].tobytes()
+    assert arrived
 
 
 _CALLBACKS = []
@@ -545,24 +551,29 @@ def test_usable_cpus_are_those_of_the_affinity_or_of_the_quota(tmp_path, monkeyp
 
 
 @given(
-    nbytes=st.integers(0, 1 << 32),
-    largest=st.sampled_from([SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20, 7 << 20]),
+    nbytes=st.integers(0, 1 << 40),
+    slot=st.sampled_from([1, SLOT, SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20]),
     workers=st.integers(1, 64),
 )
-def test_pieces_follow_each_other_fit_the_slots_and_cover_everything(nbytes, largest, workers):
-    end = 0
-    for start, size in cut(nbytes, largest, workers):
-        assert start == end
-        assert 0 < size <= largest
-        end += size
-    assert end == nbytes
+def test_shares_follow_each_other_and_cover_everything(nbytes, slot, workers):
+    parts = list(shares(nbytes, workers, slot))
+    assert len(parts) <= workers
+    assert [start for start, _ in parts] == [sum(size for _, size in parts[:n]) for n in range(len(parts))]
+    assert sum(size for _, size in parts) == nbytes
+    assert all(size == parts[0][1] for _, size in parts[:-1])
+    assert all(start % SLOT == 0 for start, _ in parts)
 
 
-def test_the_first_and_the_last_pieces_of_each_worker_are_small_and_the_others_fill_a_slot():
-    sizes = [size for _, size in cut(512 << 20, 4 << 20, 8)]
-    assert sizes[:8] == [SMALLEST_PIECE] * 8
-    assert max(sizes[-4:]) == SMALLEST_PIECE
-    assert sizes.count(4 << 20) > 100
+@given(nbytes=st.integers(0, 1 << 32), largest=st.sampled_from([SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20, 7 << 20]))
+def test_pieces_fit_the_slots_and_cover_a_share(nbytes, largest):
+    sizes = cut(nbytes, largest)
+    assert sum(sizes) == nbytes
+    assert all(0 < size <= largest for size in sizes)
+
+
+def test_the_first_pieces_are_small_and_the_others_fill_a_slot():
+    assert cut(64 << 20, 4 << 20) == [512 << 10, 1 << 20, 2 << 20, *[4 << 20] * 15, 512 << 10]
+    assert cut(SMALLEST_PIECE + 1, 4 << 20) == [SMALLEST_PIECE + 1]
 
 
 # -- stores ------------------------------------------------------------------------------------------------
@@ -582,15 +593,15 @@ def test_streaming_stores_copy_exactly_the_bytes(nbytes, at, to):
 
 def test_a_setting_says_which_stores_are_used(monkeypatch):
     monkeypatch.setattr(staging_calibration, "past_caches", lambda: 7)
-    assert Setting(1, SLOT, streaming=True).transfer(0, 0, 1).copy_bytes == 7
-    assert Setting(1, SLOT, streaming=False).transfer(0, 0, 1).copy_bytes == through_caches()
+    assert Setting(1, SLOT, streaming=True).transfer("h2d", 0, 0, 1).copy_bytes == 7
+    assert Setting(1, SLOT, streaming=False).transfer("h2d", 0, 0, 1).copy_bytes == through_caches()
     monkeypatch.setattr(staging_calibration, "past_caches", lambda: None)
-    assert Setting(1, SLOT, streaming=True).transfer(0, 0, 1).copy_bytes == through_caches()
+    assert Setting(1, SLOT, streaming=True).transfer("h2d", 0, 0, 1).copy_bytes == through_caches()
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_without_machine_code_copies_are_the_same(device, make_copier, noise, monkeypatch, direction):
-    monkeypatch.setattr(staging_slots, "make_calls", lambda: make_calls_in_python)
+    monkeypatch.setattr(staging_slots, "make_calls", make_calls_in_python)
     assert moves(make_copier(device), noise, direction, 60 * SLOT + 1, 1, 3)
 
 
