@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from cudabw import units
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
 else:
     _ParamType = click.ParamType  # not generic before click 8.4
+
+STDOUT = "-"
+OUTPUT_SUFFIXES = (".json", ".csv", ".md")
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -54,6 +59,23 @@ def _parse_argument_types(text: str) -> tuple[str, ...]:
     return tuple(members)
 
 
+def _parse_output(text: str) -> Path:
+    path = Path(text)
+    if text != STDOUT and path.suffix.lower() not in OUTPUT_SUFFIXES:
+        raise ValueError(f"{text!r} ends in none of {', '.join(OUTPUT_SUFFIXES)}, which say how it is written")
+    return path
+
+
+class _OutputFile(_Parsed):
+    """A file that results are written to."""
+
+    def __init__(self) -> None:
+        super().__init__("file", _parse_output)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
+        return [CompletionItem(incomplete, type="file")]
+
+
 ARGUMENT_COUNTS = _Parsed("counts", _parse_argument_counts)
 ARGUMENT_TYPES = _Parsed("types", _parse_argument_types)
 SIZE = _Parsed("size", units.parse_size)
@@ -80,8 +102,17 @@ def backend_option(function: Function) -> Function:
     )(function)
 
 
-def json_option(function: Function) -> Function:
-    """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the results with every sample as JSON.")(
-        function
+def output_options(function: Function) -> Function:
+    """``--json`` and ``-o``, as every command that measures has them."""
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print the results with every sample as JSON.")
+    files = click.option(
+        "-o",
+        "--output",
+        "outputs",
+        type=_OutputFile(),
+        multiple=True,
+        metavar="FILE",
+        help="Also write the results to a file, by its end as .json, .csv or .md; kept up to date while measuring. "
+        "May be repeated; - is the same as --json.",
     )
+    return as_json(files(function))
