@@ -160,7 +160,7 @@ class RunResult:
     Attributes:
         command: The command and its arguments, without the program's own name.
         started: UTC time in ISO 8601.
-        finished: Likewise; null in results that were kept while the run still went on.
+        finished: UTC time in ISO 8601; null in results that were kept while the run still went on.
         device: Null where no device could be opened.
         cases: Of all benchmarks of the run.
         launch_overhead: What launches showed beyond their cases; not in the document where none were measured.

@@ -70,9 +70,11 @@ def changed(path, value):
     ],
     ids=["bandwidth", "refused", "never began", "launches"],
 )
-def test_a_real_run_comes_back_as_it_was(measure):
+def test_a_real_run_is_valid_and_comes_back_as_it_was(measure, closed_schema):
     run = measure()
-    assert read_json(to_json(run), "run.json") == run
+    text = to_json(run)
+    assert list(closed_schema.iter_errors(json.loads(text))) == []
+    assert read_json(text, "run.json") == run
 
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -117,8 +119,10 @@ def values_of(kind):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(run=made(RunResult))
-def test_every_result_that_can_be_made_comes_back_as_it_was(run):
-    assert read_json(to_json(run), "run.json") == run
+def test_every_result_that_can_be_made_is_valid_and_comes_back_as_it_was(run, closed_schema):
+    text = to_json(run)
+    assert list(closed_schema.iter_errors(json.loads(text))) == []
+    assert read_json(text, "run.json") == run
 
 
 def test_the_class_of_every_case_is_known_by_its_benchmark():
@@ -227,10 +231,12 @@ def test_what_another_version_wrote_and_this_one_does_not_know_names_both():
         (["interrupted"], None, "interrupted: found null, expected true or false"),
     ],
 )
-def test_a_mismatch_says_where_what_was_found_and_what_is_expected(path, value, text):
+def test_a_mismatch_says_where_what_was_found_and_what_is_expected_and_is_not_valid(path, value, text, schema):
+    document = changed(path, value)
     with pytest.raises(ResultFileError, match=rf"^run\.json: .*{re.escape(text)}") as caught:
-        read_json(changed(path, value), "run.json")
+        read_json(document, "run.json")
     assert caught.value.hint == ""
+    assert not schema.is_valid(json.loads(document)) or value == 10**400
 
 
 @pytest.mark.parametrize(
