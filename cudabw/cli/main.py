@@ -23,6 +23,7 @@ _COMMANDS = {
     "bandwidth": "cudabw.cli.bandwidth",
     "launch-overhead": "cudabw.cli.launch_overhead",
     "run": "cudabw.cli.run",
+    "show": "cudabw.cli.show",
     "devices": "cudabw.cli.devices",
     "completion": "cudabw.cli.completion",
 }

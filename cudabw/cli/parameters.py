@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # not generic before click 8.4
 
-STDOUT = "-"
+STDIN = STDOUT = "-"
 OUTPUT_SUFFIXES = (".json", ".csv", ".md")
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -66,16 +66,20 @@ def _parse_output(text: str) -> Path:
     return path
 
 
-class _OutputFile(_Parsed):
-    """A file that results are written to."""
-
-    def __init__(self) -> None:
-        super().__init__("file", _parse_output)
+class _File(_Parsed):
+    """The name of a file, which the shell completes."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
         return [CompletionItem(incomplete, type="file")]
 
 
+def format_option(name: str, text: str) -> Callable[[Function], Function]:
+    """A flag that chooses how results are shown."""
+    return click.option(f"--{name}", name, is_flag=True, help=text)
+
+
+OUTPUT_FILE = _File("file", _parse_output)
+RESULT_FILE = _File("file", str)
 ARGUMENT_COUNTS = _Parsed("counts", _parse_argument_counts)
 ARGUMENT_TYPES = _Parsed("types", _parse_argument_types)
 SIZE = _Parsed("size", units.parse_size)
@@ -109,7 +113,7 @@ def output_options(function: Function) -> Function:
         "-o",
         "--output",
         "outputs",
-        type=_OutputFile(),
+        type=OUTPUT_FILE,
         multiple=True,
         metavar="FILE",
         help="Also write the results to a file, by its end as .json, .csv or .md; kept up to date while measuring. "

@@ -70,10 +70,26 @@ def write_result(text: str) -> None:
     Raises:
         OSError: It could not be written.
     """
-    stream = standard_output()
-    encoding = stream.encoding or "ascii"
+    stream, encoding = standard_output(), standard_encoding()
     stream.write(text.encode(encoding, "replace").decode(encoding))
     stream.flush()
+
+
+def write_data(text: str) -> None:
+    """Write to stdout for a program to read: in UTF-8, whatever the locale.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    stream = standard_output()
+    stream.flush()
+    stream.buffer.write(text.encode("utf-8", "backslashreplace"))
+    stream.flush()
+
+
+def standard_encoding() -> str:
+    """The encoding of stdout."""
+    return standard_output().encoding or "ascii"
 
 
 def rendered(print_report: Callable[[Console], None]) -> str:

@@ -20,14 +20,19 @@ if TYPE_CHECKING:
 _ESCAPED = str.maketrans({character: f"\\{character}" for character in "\\*`<|"})
 
 
-def run_to_markdown(result: RunResult) -> str:
+def run_to_markdown(result: RunResult, encoding: str = "utf-8") -> str:
     """The tables of a run, and under them on what and when it was measured."""
-    return markdown_of(lambda console: _print_all(result, console))
+    return markdown_of(lambda console: _print_all(result, console), encoding)
 
 
-def markdown_of(print_report: Callable[[Console], None]) -> str:
-    """What a report prints, as Markdown: a line in bold is a heading, and each other line a paragraph."""
-    console = _MarkdownConsole()
+def markdown_of(print_report: Callable[[Console], None], encoding: str = "utf-8") -> str:
+    """What a report prints, as Markdown: a line in bold is a heading, and each other line a paragraph.
+
+    Args:
+        print_report: Prints it on a console.
+        encoding: Of where it will be written, which decides between symbols and ASCII.
+    """
+    console = _MarkdownConsole(encoding)
     print_report(console)
     return "\n\n".join(console.blocks) + "\n"
 
@@ -55,8 +60,9 @@ def _provenance(result: RunResult) -> Iterable[str]:
 class _MarkdownConsole(Console):
     """A console whose reports become blocks of Markdown instead of lines."""
 
-    def __init__(self) -> None:
-        super().__init__(file=io.StringIO(), color_system=None, highlight=False, markup=False, emoji=False)
+    def __init__(self, encoding: str) -> None:
+        nowhere = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        super().__init__(file=nowhere, color_system=None, highlight=False, markup=False, emoji=False)
         self.blocks: list[str] = []
         self._after_heading = False
 
