@@ -1,4 +1,5 @@
 """Reports as Markdown."""
+# ruff: noqa: RUF001 - tables use the typographic dash
 
 from dataclasses import replace
 
@@ -68,7 +69,7 @@ def test_a_run_is_its_tables_and_where_they_come_from():
 
 GPU \\<1>; CPU CPU \\*9\\*; NVIDIA driver 580.1; cuda-bindings 13.0; cudabw 1.2, 2026-01-02T03:04:05Z.
 """
-    )  # noqa: RUF001 - tables use the typographic dash
+    )
 
 
 def test_where_there_is_nothing_but_ascii_symbols_are_folded():
