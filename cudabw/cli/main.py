@@ -24,6 +24,7 @@ _COMMANDS = {
     "launch-overhead": "cudabw.cli.launch_overhead",
     "run": "cudabw.cli.run",
     "show": "cudabw.cli.show",
+    "compare": "cudabw.cli.compare",
     "devices": "cudabw.cli.devices",
     "completion": "cudabw.cli.completion",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +21,7 @@ else:
     _ParamType = click.ParamType  # not generic before click 8.4
 
 STDIN = STDOUT = "-"
+_REGRESSION = re.compile(r"slower(?:=([0-9]+(?:\.[0-9]+)?)%?)?", re.ASCII)
 OUTPUT_SUFFIXES = (".json", ".csv", ".md")
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -78,6 +80,15 @@ def format_option(name: str, text: str) -> Callable[[Function], Function]:
     return click.option(f"--{name}", name, is_flag=True, help=text)
 
 
+def _parse_regression(text: str) -> float:
+    """Read ``slower`` or ``slower=PCT``; gives the fraction of its speed that a case has lost at least."""
+    match = _REGRESSION.fullmatch(text)
+    percent = float(match[1] or 0) if match else -1.0
+    if not 0 <= percent < 100:
+        raise ValueError(f"{text!r} is nothing to fail on: write slower, or slower=PCT with PCT from 0 to below 100")
+    return percent / 100
+
+
 OUTPUT_FILE = _File("file", _parse_output)
 RESULT_FILE = _File("file", str)
 ARGUMENT_COUNTS = _Parsed("counts", _parse_argument_counts)
@@ -85,6 +96,7 @@ ARGUMENT_TYPES = _Parsed("types", _parse_argument_types)
 SIZE = _Parsed("size", units.parse_size)
 SIZES = _Parsed("sizes", units.parse_sizes)
 COUNT = _Parsed("count", units.parse_count)
+REGRESSION = _Parsed("regression", _parse_regression)
 SECONDS = _Parsed("seconds", units.parse_seconds)
 ORDINAL = _Parsed("number", units.parse_ordinal)
 

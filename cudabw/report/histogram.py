@@ -50,7 +50,8 @@ def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
 def _of_case(case: Case, symbols: Symbols) -> Iterable[Text]:
     found = headline_of(case)
     if found is None:
-        yield Text.assemble((f"{label_of(case)}: ", "bold"), state_cell(case.state), f": {case.reason}")
+        what = (state_cell(case.state), f": {case.reason}") if case.reason is not None else ("no samples",)
+        yield Text.assemble((f"{label_of(case)}: ", "bold"), *what)
         return
     unit, scale = _UNITS[found.quantity]
     samples = [sample * scale for trial in found.trials for sample in trial]

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 MEASURED = 0
 FAILED = 1
+BELOW_LIMIT = 3
 MISSING = 4
 
 # Of several that apply, the first: interrupted, no driver, usage, failure, a limit not met, something missing.
-_PRECEDENCE = (130, 143, 5, 2, FAILED, 3, MISSING)
+_PRECEDENCE = (130, 143, 5, 2, FAILED, BELOW_LIMIT, MISSING)
 
 
 def exit_code(result: RunResult) -> int:

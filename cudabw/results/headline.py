@@ -31,7 +31,7 @@ class Headline:
     Attributes:
         quantity: What it is: of copies their rate, of launches the time of the submitting call.
         median: As in its results.
-        trials: The samples of each trial, in the quantity's unit.
+        trials: The samples of each trial, in the quantity's unit; one or more of each.
     """
 
     quantity: Quantity
@@ -40,15 +40,17 @@ class Headline:
 
 
 def headline_of(case: Case) -> Headline | None:
-    """The main figure of a case; None where nothing was measured."""
-    if isinstance(case, CaseResult):
-        if case.rate_bytes_per_s is None:
-            return None
-        rates = tuple(tuple(case.size_bytes / seconds for seconds in trial.samples_s) for trial in case.trials)
-        return Headline(Quantity.RATE, case.rate_bytes_per_s.median, rates)
-    if case.submit_s is None:
+    """The main figure of a case; None where it has none, or no samples."""
+    figure = case.rate_bytes_per_s if isinstance(case, CaseResult) else case.submit_s
+    trials = _rates(case) if isinstance(case, CaseResult) else tuple(trial.submit_s for trial in case.trials)
+    if figure is None or not any(trials):
         return None
-    return Headline(Quantity.TIME, case.submit_s.median, tuple(trial.submit_s for trial in case.trials))
+    quantity = Quantity.RATE if isinstance(case, CaseResult) else Quantity.TIME
+    return Headline(quantity, figure.median, tuple(trial for trial in trials if trial))
+
+
+def _rates(case: CaseResult) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(case.size_bytes / seconds for seconds in trial.samples_s if seconds) for trial in case.trials)
 
 
 def label_of(case: Case) -> str:

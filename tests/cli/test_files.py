@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 
 import pytest
 
@@ -162,6 +163,16 @@ def test_files_are_written_also_where_stdout_is_not(spawn, tmp_path):
     path = tmp_path / "run.json"
     done = spawn(*SMALL, "-o", path, redirections=">/dev/full")
     assert done.returncode == 1
+    assert read_result(path).finished is not None
+
+
+def test_files_are_written_also_where_the_reader_of_stdout_left(spawn, tmp_path):
+    path = tmp_path / "run.json"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = spawn(*SMALL, "-o", path, "--json", stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
     assert read_result(path).finished is not None
 
 
