@@ -53,7 +53,7 @@ def command(*, old: str, new: tuple[str, ...], fail_on: float | None, force: boo
     scatter says what a change is. A change of less than 2 % is the same.
     """
     from cudabw.cli.inputs import load_result, load_runs
-    from cudabw.cli.present import rendered, standard_encoding, write_result
+    from cudabw.cli.printing import rendered, standard_encoding, write_result
     from cudabw.report.markdown import markdown_of
     from cudabw.results.compare import compare, comparisons_to_json
     from cudabw.results.exit_code import BELOW_LIMIT, MEASURED, MISSING, first_of

@@ -15,20 +15,16 @@ from cudabw.benchmarks.session import utc_now
 from cudabw.cli.main import notify, show_error, standard_output
 from cudabw.cli.outputs import ResultFiles
 from cudabw.cli.parameters import STDOUT
+from cudabw.cli.printing import rendered, write_result
 from cudabw.cli.signals import StopSignals
-from cudabw.report.console import make_console
 from cudabw.report.progress import ProgressBar
 from cudabw.report.run_tables import print_run
-from cudabw.results.exit_code import FAILED, MEASURED, exit_code, first_of
+from cudabw.results.exit_code import FAILED, MEASURED, USAGE, exit_code, first_of
 from cudabw.results.files import to_json
 from cudabw.results.model import RunResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from rich.console import Console
-
-USAGE = 2
 
 
 def measure_and_present(measure: Callable[[Observer], RunResult], *, as_json: bool, outputs: Sequence[Path]) -> int:
@@ -62,43 +58,6 @@ def measure_and_present(measure: Callable[[Observer], RunResult], *, as_json: bo
         as_json = as_json or Path(STDOUT) in outputs
         write_result(to_json(result) + "\n" if as_json else rendered(partial(print_run, result)))
     return first_of((exit_code(result), FAILED if unwritten else MEASURED))
-
-
-def write_result(text: str) -> None:
-    """Write to stdout, replacing what its encoding lacks; a failure to write is raised here, not at the end.
-
-    Raises:
-        OSError: It could not be written.
-    """
-    stream, encoding = standard_output(), standard_encoding()
-    stream.write(text.encode(encoding, "replace").decode(encoding))
-    stream.flush()
-
-
-def write_data(text: str) -> None:
-    """Write to stdout for a program to read: in UTF-8, whatever the locale.
-
-    Raises:
-        OSError: It could not be written.
-    """
-    stream = standard_output()
-    stream.flush()
-    stream.buffer.write(text.encode("utf-8", "backslashreplace"))
-    stream.flush()
-
-
-def standard_encoding() -> str:
-    """The encoding of stdout."""
-    return standard_output().encoding or "ascii"
-
-
-def rendered(print_report: Callable[[Console], None]) -> str:
-    """What a report prints on a console that fits stdout."""
-    # Captured, because rich would turn a closed pipe into an exit code of its own.
-    console = make_console(standard_output())
-    with console.capture() as captured:
-        print_report(console)
-    return "\n".join(line.rstrip() for line in captured.get().split("\n"))
 
 
 def command_line() -> tuple[str, ...]:

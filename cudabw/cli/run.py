@@ -90,11 +90,9 @@ def command(
     }
     wanted = override(load_suite(suite, VOCABULARY), VOCABULARY, backend=backend, device=device, settings=settings)
     plans = plans_of(wanted)
-    return (
-        _show(suite, wanted, plans, as_json=as_json)
-        if dry_run
-        else _measure(wanted, plans, as_json=as_json, outputs=outputs)
-    )
+    if dry_run:
+        return _show(suite, wanted, plans, as_json=as_json)
+    return _measure(wanted, plans, as_json=as_json, outputs=outputs)
 
 
 def _measure(suite: Suite, plans: Sequence[Plan], *, as_json: bool, outputs: Sequence[Path]) -> int:
@@ -111,7 +109,7 @@ def _measure(suite: Suite, plans: Sequence[Plan], *, as_json: bool, outputs: Seq
 
 def _show(name: str, suite: Suite, plans: Sequence[Plan], *, as_json: bool) -> int:
     from cudabw.benchmarks.estimate import estimate_run
-    from cudabw.cli.present import rendered, write_result
+    from cudabw.cli.printing import rendered, write_result
     from cudabw.report.plan_table import print_plan
     from cudabw.results.plan import plan_to_json
 

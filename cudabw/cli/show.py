@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from cudabw.cli.parameters import RESULT_FILE, format_option
 from cudabw.errors import UsageError
+
+if TYPE_CHECKING:
+    from cudabw.results.model import RunResult
 
 _EXAMPLES = """\b
 Examples:
@@ -29,26 +33,31 @@ def command(*, file: str, **formats: bool) -> int:
     Without an option, they are the tables that the run itself printed.
     """
     from cudabw.cli.inputs import load_result
-    from cudabw.cli.present import rendered, standard_encoding, write_data, write_result
-    from cudabw.report.csv_rows import run_to_csv
-    from cudabw.report.histogram import print_histograms
-    from cudabw.report.markdown import run_to_markdown
-    from cudabw.report.run_tables import print_run
-    from cudabw.results.files import to_json
 
     wanted = [name for name, chosen in formats.items() if chosen]
     if len(wanted) > 1:
         raise UsageError(f"results are shown in one way: --{wanted[0]} or --{wanted[1]}")
-    result = load_result(file)
-    match wanted:
-        case ["markdown"]:
+    _show(load_result(file), wanted[0] if wanted else "tables")
+    return 0
+
+
+def _show(result: RunResult, how: str) -> None:
+    from cudabw.cli.printing import rendered, standard_encoding, write_data, write_result
+    from cudabw.report.csv_rows import run_to_csv
+    from cudabw.report.markdown import run_to_markdown
+    from cudabw.report.run_tables import print_run
+    from cudabw.results.files import to_json
+
+    match how:
+        case "markdown":
             write_result(run_to_markdown(result, standard_encoding()))
-        case ["csv"]:
+        case "csv":
             write_data(run_to_csv(result))
-        case ["json"]:
+        case "json":
             write_result(to_json(result) + "\n")
-        case ["hist"]:
+        case "hist":
+            from cudabw.report.histogram import print_histograms
+
             write_result(rendered(partial(print_histograms, result)))
         case _:
             write_result(rendered(partial(print_run, result)))
-    return 0

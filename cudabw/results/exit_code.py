@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 MEASURED = 0
 FAILED = 1
+USAGE = 2
 BELOW_LIMIT = 3
 MISSING = 4
 
 # Of several that apply, the first: interrupted, no driver, usage, failure, a limit not met, something missing.
-_PRECEDENCE = (130, 143, 5, 2, FAILED, BELOW_LIMIT, MISSING)
+_PRECEDENCE = (130, 143, 5, USAGE, FAILED, BELOW_LIMIT, MISSING)
 
 
 def exit_code(result: RunResult) -> int:
