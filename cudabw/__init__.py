@@ -24,10 +24,12 @@ if TYPE_CHECKING:
         MemorySideError,
         NoDriverError,
         RefusedError,
+        ResultFileError,
         UnsupportedError,
         WrongDataError,
     )
     from cudabw.results.model import RunResult
+    from cudabw.results.reading import read_result
     from cudabw.runtime.device import Device
     from cudabw.runtime.event import Event
     from cudabw.runtime.gate import Gate
@@ -58,10 +60,12 @@ _HOMES = {
         "MemorySideError",
         "NoDriverError",
         "RefusedError",
+        "ResultFileError",
         "UnsupportedError",
         "WrongDataError",
     ),
     "cudabw.results.model": ("RunResult",),
+    "cudabw.results.reading": ("read_result",),
     "cudabw.runtime.device": ("Device",),
     "cudabw.runtime.memory": (
         "DeviceBuffer",
@@ -99,6 +103,7 @@ __all__ = [
     "PinnedBuffer",
     "RefusedError",
     "RegisteredBuffer",
+    "ResultFileError",
     "RunResult",
     "StagedCopier",
     "Stream",
@@ -111,6 +116,7 @@ __all__ = [
     "load_driver",
     "measure_bandwidth",
     "measure_launch_overhead",
+    "read_result",
 ]
 
 

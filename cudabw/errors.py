@@ -33,6 +33,10 @@ class ConfigurationError(UsageError):
     """A configuration file or environment variable that cannot be meant (exit 2)."""
 
 
+class ResultFileError(UsageError):
+    """A file that holds no results which this version can read (exit 2)."""
+
+
 class NoDriverError(CudabwError):
     """No usable CUDA driver, or no GPU behind it (exit 5)."""
 

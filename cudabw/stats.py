@@ -168,6 +168,32 @@ def welch_interval(a: ArrayLike, b: ArrayLike, confidence: float = 0.99, *, floo
     return _widen(difference, difference - half_width, difference + half_width, floor)
 
 
+def prediction_interval(a: ArrayLike, b: float, confidence: float = 0.99) -> Interval:
+    """Give an interval for how far what ``b`` is a draw of has moved from what the samples ``a`` are draws of.
+
+    It is ``b - mean(a) +- t * s * sqrt(1 + 1/n)`` with n - 1 degrees of freedom: 0 lies outside where ``b`` would be a
+    surprise as one more of the samples, which must be near normal.
+    Source: Hahn and Meeker, "Statistical Intervals", 1991 (the normal prediction interval for one observation).
+
+    Args:
+        a: Two or more independent draws; logarithms where a ratio is asked for.
+        b: One more.
+        confidence: Above 0 and below 1.
+
+    Raises:
+        ValueError: Fewer than two samples, samples that are not finite, or a confidence out of range.
+    """
+    values = _as_samples(a)
+    _require_confidence(confidence)
+    if values.size < 2:
+        raise ValueError(f"a prediction needs two samples, not {values.size}")
+    (new,) = _as_samples([b])
+    mean, variance = _mean_and_variance(values)
+    t = student_t_quantile((1 + confidence) / 2, values.size - 1)
+    half_width = t * math.sqrt(variance * (1 + 1 / values.size))
+    return Interval(float(new) - mean - half_width, float(new) - mean + half_width)
+
+
 def relative_spread(interval: Interval, centre: float) -> float:
     """Give the farther end's distance from the centre over the centre: 0.02 reads "within 2 % of it".
 

@@ -1,11 +1,16 @@
 """The emulated device as tests meet it: through the same Driver and Device as a GPU."""
 
 import pytest
+from hypothesis import settings
 
 from cudabw.driver.calls import Driver
 from cudabw.driver.emulated import EmulatedDriver
 from cudabw.runtime.device import Device
 from cudabw.runtime.gate import Gate
+
+# How long an example takes is the machine's business and fails no test.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from cudabw.benchmarks.bandwidth_plan import (
 from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_TRIALS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, run_launch_overhead, sets_for, skipped_cases
 from cudabw.benchmarks.observer import Observer
+from cudabw.benchmarks.outcome import keep_after
 from cudabw.benchmarks.session import Session, run_session
 from cudabw.errors import CudabwError, RefusedError, UnsupportedError, WrongDataError
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
@@ -211,10 +212,15 @@ def _gigabytes_per_s(result: RunResult, direction: str) -> float:
 def _measure(plans: Sequence[BandwidthPlan | LaunchPlan], session: Session) -> Outcome:
     copies = [plan for plan in plans if isinstance(plan, BandwidthPlan)]
     launches = [plan for plan in plans if isinstance(plan, LaunchPlan)]
-    outcome = run_bandwidth(session.device, copies, session.observer, sample_link=session.sample_link)
+    outcome = run_bandwidth(
+        session.device, copies, session.observer, sample_link=session.sample_link, keep=session.keep
+    )
     if outcome.ended_because is not None:
         return outcome.extended(skipped_cases(launches, outcome.ended_because))
-    return outcome.merged(run_launch_overhead(session.device, launches, session.observer)) if launches else outcome
+    if not launches:
+        return outcome
+    keep = keep_after(outcome, session.keep)
+    return outcome.merged(run_launch_overhead(session.device, launches, session.observer, keep=keep))
 
 
 def _checked_plan(

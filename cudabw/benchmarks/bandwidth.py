@@ -12,7 +12,15 @@ from cudabw.benchmarks.bandwidth_plan import BOTH, LOCAL, TOTAL
 from cudabw.benchmarks.both_ways import BothWays
 from cudabw.benchmarks.engines import Engines
 from cudabw.benchmarks.observer import Observer
-from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive, take_to_the_end
+from cudabw.benchmarks.outcome import (
+    UNFINISHED,
+    Outcome,
+    failure_of,
+    keep_after,
+    keep_nothing,
+    require_alive,
+    take_to_the_end,
+)
 from cudabw.benchmarks.remarks import remarks, traffic
 from cudabw.benchmarks.space import require_space
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthCase, BandwidthPlan
+    from cudabw.benchmarks.outcome import Ending, Keep
     from cudabw.measuring.timing import Work
     from cudabw.results.model import Rate
     from cudabw.runtime.device import Device
@@ -47,6 +56,7 @@ def run_bandwidth(
     observer: Observer = Observer(),  # noqa: B008 - frozen
     *,
     sample_link: Callable[[], None] = lambda: None,
+    keep: Keep = keep_nothing,
 ) -> Outcome:
     """Measure the cases of all plans.
 
@@ -55,6 +65,7 @@ def run_bandwidth(
         plans: What to measure; their cases are measured plan after plan.
         observer: Hears of progress, and may stop the run between batches.
         sample_link: Called while traffic runs.
+        keep: Called after each trial.
 
     Returns:
         One result for each case, also for those that failed, and why the run ended early if it did.
@@ -66,7 +77,8 @@ def run_bandwidth(
             draws = [_Draws(case, plan.trials) for case in plan.cases()]
             outcome = outcome.extended(result for draw in draws for result in draw.results(outcome.ended_because))
             continue
-        run = _Run(device, plan, observer, sample_link, done=outcome.trials_done, total=total)
+        kept = keep_after(outcome, keep)
+        run = _Run(device, plan, observer, sample_link, kept, done=outcome.trials_done, total=total)
         outcome = outcome.merged(run.measure())
     return outcome
 
@@ -143,6 +155,7 @@ class _Run:
         plan: BandwidthPlan,
         observer: Observer,
         sample_link: Callable[[], None],
+        keep: Keep,
         *,
         done: int,
         total: int,
@@ -151,18 +164,20 @@ class _Run:
         self._plan = plan
         self._observer = observer
         self._sample_link = sample_link
-        self._done = done
+        self._keep = keep
+        self._start = self._done = done
         self._total = total
         self._draws = [_Draws(case, plan.trials) for case in plan.cases()]
 
     def measure(self) -> Outcome:
         """Measure round after round, and keep what is finished whatever happens."""
-        start = self._done
-        ending = take_to_the_end(self._take_all)
+        return self._outcome(take_to_the_end(self._take_all))
+
+    def _outcome(self, ending: Ending) -> Outcome:
         cases = tuple(result for draw in self._draws for result in draw.results(ending.because))
         return Outcome(
             cases=_with_lost_sizes_named(cases) if self._plan.sizes_named else cases,
-            trials_done=self._done - start,
+            trials_done=self._done - self._start,
             interrupted=ending.interrupted,
             error=ending.error,
         )
@@ -194,6 +209,7 @@ class _Run:
             if draws.state is State.OK:
                 self._take_trial(draws)
             self._done += 1
+            self._keep(lambda: self._outcome(UNFINISHED))
         self._observer.progress(self._done, self._total, "")
         return None
 

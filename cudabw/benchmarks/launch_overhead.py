@@ -11,7 +11,15 @@ from cudabw.benchmarks.launch_arguments import ArgumentSet, argument_sets
 from cudabw.benchmarks.launch_modes import NullLaunches
 from cudabw.benchmarks.launch_results import SetDraws, slopes_of
 from cudabw.benchmarks.observer import Observer
-from cudabw.benchmarks.outcome import Outcome, failure_of, require_alive, take_to_the_end
+from cudabw.benchmarks.outcome import (
+    UNFINISHED,
+    Outcome,
+    failure_of,
+    keep_after,
+    keep_nothing,
+    require_alive,
+    take_to_the_end,
+)
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.bursts import FEWEST, Burst, BurstTimer, choose_burst
 from cudabw.measuring.pairing import mirrored
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import ExitStack
 
+    from cudabw.benchmarks.outcome import Ending, Keep
     from cudabw.results.launch import LaunchCase
     from cudabw.runtime.device import Device
     from cudabw.runtime.gate import Gate
@@ -101,6 +110,8 @@ def run_launch_overhead(
     device: Device,
     plans: Sequence[LaunchPlan],
     observer: Observer = Observer(),  # noqa: B008 - frozen
+    *,
+    keep: Keep = keep_nothing,
 ) -> Outcome:
     """Measure the launches of all plans.
 
@@ -108,6 +119,7 @@ def run_launch_overhead(
         device: The device.
         plans: What to measure, plan after plan.
         observer: Hears of progress and of what disturbs the times, and may stop the run between bursts.
+        keep: Called after each trial.
 
     Returns:
         One result for each case, also for those that failed, and why the run ended early if it did.
@@ -121,7 +133,7 @@ def run_launch_overhead(
         if outcome.ended_because is not None:
             outcome = outcome.extended(skipped_cases((plan,), outcome.ended_because))
             continue
-        run = _Run(device, plan, observer, done=outcome.trials_done, total=total)
+        run = _Run(device, plan, observer, keep_after(outcome, keep), done=outcome.trials_done, total=total)
         outcome = outcome.merged(run.measure())
     return outcome
 
@@ -135,11 +147,14 @@ def skipped_cases(plans: Sequence[LaunchPlan], because: str) -> list[LaunchCase]
 class _Run:
     """The measurement of one plan on one device."""
 
-    def __init__(self, device: Device, plan: LaunchPlan, observer: Observer, *, done: int, total: int) -> None:
+    def __init__(
+        self, device: Device, plan: LaunchPlan, observer: Observer, keep: Keep, *, done: int, total: int
+    ) -> None:
         self._device = device
         self._plan = plan
         self._observer = observer
-        self._done = done
+        self._keep = keep
+        self._start = self._done = done
         self._total = total
         self._random = np.random.default_rng(plan.seed)
         self._draws = [SetDraws(arguments, plan.trials) for arguments in plan.sets]
@@ -147,11 +162,12 @@ class _Run:
 
     def measure(self) -> Outcome:
         """Measure round after round, and keep what is finished whatever happens."""
-        start = self._done
-        ending = take_to_the_end(self._take_all)
+        return self._outcome(take_to_the_end(self._take_all))
+
+    def _outcome(self, ending: Ending) -> Outcome:
         return Outcome(
             cases=tuple(case for draws in self._draws for case in draws.cases(ending.because)),
-            trials_done=self._done - start,
+            trials_done=self._done - self._start,
             interrupted=ending.interrupted,
             error=ending.error,
             launch_overhead=self._summary(),
@@ -201,6 +217,7 @@ class _Run:
             if draws.state is State.OK:
                 self._take_trial(draws)
             self._done += 1
+            self._keep(lambda: self._outcome(UNFINISHED))
         self._observer.progress(self._done, self._total, "")
         return None
 

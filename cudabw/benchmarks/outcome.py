@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cudabw.errors import CudabwError, DriverError, Interrupted, RefusedError, UnsupportedError, WrongDataError
 from cudabw.results.model import State
@@ -71,6 +71,19 @@ def _joined(first: LaunchOverhead | None, second: LaunchOverhead | None) -> Laun
     return replace(first, sets=first.sets + second.sets, slopes=first.slopes + second.slopes)
 
 
+Keep: TypeAlias = "Callable[[Callable[[], Outcome]], None]"
+"""Called after each trial with a function that gives the results so far."""
+
+
+def keep_nothing(so_far: Callable[[], Outcome]) -> None:
+    """Nobody keeps the results so far."""
+
+
+def keep_after(outcome: Outcome, keep: Keep) -> Keep:
+    """Keep what follows an outcome together with it."""
+    return lambda so_far: keep(lambda: outcome.merged(so_far()))
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How taking a benchmark's trials ended.
@@ -84,6 +97,10 @@ class Ending:
     because: str | None = None
     interrupted: Interrupted | None = None
     error: CudabwError | None = None
+
+
+UNFINISHED: Final = Ending("the run had not finished")
+"""Of results that are written while the run still goes on."""
 
 
 def take_to_the_end(take: Callable[[], str | None]) -> Ending:

@@ -24,17 +24,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import ExitStack
 
-    from cudabw.benchmarks.outcome import Outcome
+    from cudabw.benchmarks.outcome import Keep, Outcome
     from cudabw.driver.calls import Driver
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a benchmark is given: the device, someone to talk to, and the link to read while traffic runs."""
+    """What a benchmark is given.
+
+    Attributes:
+        device: What to measure.
+        observer: Someone to talk to.
+        sample_link: Reads the link; to be called while traffic runs.
+        keep: To be called after each trial.
+    """
 
     device: Device
     observer: Observer
     sample_link: Callable[[], None]
+    keep: Keep
 
 
 def run_session(
@@ -60,7 +68,7 @@ def run_session(
         finish_case: Adds to a case that moved bytes what only the link tells.
         on_error: Told what ended the run early, once all is released; may raise it.
     """
-    result = RunResult(tuple(command), _utc_now(), __version__, warnings=distortions(os.environ))
+    result = RunResult(tuple(command), utc_now(), __version__, warnings=distortions(os.environ))
     for warning in result.warnings:
         observer.notify(warning)
     ended_by: CudabwError | None = None
@@ -73,13 +81,11 @@ def run_session(
             result = replace(result, environment=_environment(driver, nvml))
             device = owned.enter_context(Device(driver, ordinal))
             result = replace(result, device=describe_device(device))
-            sampler = _link_sampler(device, nvml)
-            result, ended_by = _measure(
-                result, Session(device, observer, sampler.sample), sampler, benchmark, finish_case
-            )
+            result, ended_by = _measure(result, device, _link_sampler(device, nvml), observer, benchmark, finish_case)
     except CudabwError as error:
         # A device that was lost while it was measured also fails to close; the first failure tells more.
         ended_by = ended_by or error
+    result = replace(result, finished=utc_now())
     if ended_by is None:
         return result
     on_error(ended_by)
@@ -88,23 +94,35 @@ def run_session(
 
 def _measure(
     result: RunResult,
-    session: Session,
+    device: Device,
     sampler: LinkSampler,
+    observer: Observer,
     benchmark: Callable[[Session], Outcome],
     finish_case: Callable[[CaseResult, Link], CaseResult],
 ) -> tuple[RunResult, CudabwError | None]:
     """The result with its cases, and what ended the benchmark early."""
-    outcome = benchmark(session)
-    link = sampler.best()
+
+    def measured(outcome: Outcome) -> RunResult:
+        return _with_outcome(result, outcome, sampler.best(), finish_case)
+
+    def keep(so_far: Callable[[], Outcome]) -> None:
+        observer.keep(lambda: measured(so_far()))
+
+    outcome = benchmark(Session(device, observer, sampler.sample, keep))
+    return measured(outcome), outcome.interrupted or outcome.error
+
+
+def _with_outcome(
+    result: RunResult, outcome: Outcome, link: Link, finish_case: Callable[[CaseResult, Link], CaseResult]
+) -> RunResult:
     assert result.device is not None  # noqa: S101 - set by the caller; for the type checker
-    measured = replace(
+    return replace(
         result,
         device=replace(result.device, link=link),
         cases=tuple(finish_case(case, link) if isinstance(case, CaseResult) else case for case in outcome.cases),
         launch_overhead=outcome.launch_overhead,
         warnings=result.warnings + outcome.warnings,
     )
-    return measured, outcome.interrupted or outcome.error
 
 
 def describe_device(device: Device) -> DeviceInfo:
@@ -139,5 +157,6 @@ def _run_error(error: CudabwError) -> RunError:
     return RunError(type(error).__name__, error.message, error.hint, error.exit_code)
 
 
-def _utc_now() -> str:
+def utc_now() -> str:
+    """The time as results hold it: ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

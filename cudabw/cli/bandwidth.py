@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cudabw.cli.parameters import COUNT, SECONDS, SIZE, SIZES, device_options, json_option
+from cudabw.cli.parameters import COUNT, SECONDS, SIZE, SIZES, device_options, output_options
 from cudabw.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthPlan
 
@@ -36,7 +37,7 @@ Examples:
   cudabw bandwidth --pinned --size 512MiB
   cudabw bandwidth --all --size 4KiB:256MiB:x4 --direction h2d
   cudabw bandwidth --pageable --pinned --engine all --size 512MiB
-  cudabw bandwidth --json > result.json
+  cudabw bandwidth -o result.json
 """
 
 
@@ -86,7 +87,7 @@ Examples:
     help="Bytes of each of the two pinned slots of a thread of the staged engine, 64KiB or more.  [default: found out]",
 )
 @device_options
-@json_option
+@output_options
 def command(
     *,
     all_kinds: bool,
@@ -100,6 +101,7 @@ def command(
     device: int | None,
     backend: str | None,
     as_json: bool,
+    outputs: tuple[Path, ...],
     **kinds: bool,
 ) -> int:
     """Measure how fast bytes move between host and device.
@@ -119,7 +121,6 @@ def command(
         Staging,
     )
     from cudabw.cli.present import command_line, measure_and_present
-    from cudabw.report.bandwidth_table import print_bandwidth
 
     named = _named_kinds(kinds)
     plan = BandwidthPlan(
@@ -138,8 +139,8 @@ def command(
         lambda observer: run_plans(
             command_line(), (plan,), backend=backend or "auto", device=device or 0, observer=observer
         ),
-        print_bandwidth,
         as_json=as_json,
+        outputs=outputs,
     )
 
 

@@ -18,9 +18,10 @@ def command(*, backend: str | None, as_json: bool) -> int:
     Where no NVIDIA driver is installed, that is the emulated device. Nothing is run or allocated on any device.
     """
     from cudabw.cli.main import notify, show_error
-    from cudabw.cli.present import USAGE, rendered, write_result
+    from cudabw.cli.printing import rendered, write_result
     from cudabw.cli.signals import StopSignals
     from cudabw.report.devices_table import print_devices
+    from cudabw.results.exit_code import USAGE
     from cudabw.results.inventory import inventory_to_json
     from cudabw.system.inventory import take_inventory
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import click
 
-from cudabw.cli.parameters import ARGUMENT_COUNTS, ARGUMENT_TYPES, COUNT, SECONDS, device_options, json_option
+from cudabw.cli.parameters import ARGUMENT_COUNTS, ARGUMENT_TYPES, COUNT, SECONDS, device_options, output_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _EXAMPLES = """\b
 Examples:
   cudabw launch-overhead
   cudabw launch-overhead --args 0,1,2,4,8,16,32 --arg-type pointer,buffer
-  cudabw launch-overhead --args 4 --arg-type mixed --json > result.json
+  cudabw launch-overhead --args 4 --arg-type mixed -o result.json
 """
 
 
@@ -53,7 +57,7 @@ Examples:
     help="Begin no further trial after this time, such as 30s or 2min; every set of arguments gets at least one.",
 )
 @device_options
-@json_option
+@output_options
 def command(
     *,
     counts: tuple[tuple[int, ...], ...],
@@ -63,6 +67,7 @@ def command(
     device: int | None,
     backend: str | None,
     as_json: bool,
+    outputs: tuple[Path, ...],
 ) -> int:
     """Measure what launching a kernel from Python costs.
 
@@ -72,7 +77,6 @@ def command(
     from cudabw.benchmarks.api import run_plans
     from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS, LaunchPlan, sets_for
     from cudabw.cli.present import command_line, measure_and_present
-    from cudabw.report.launch_table import print_launches
 
     plan = LaunchPlan(
         sets=sets_for(
@@ -86,6 +90,6 @@ def command(
         lambda observer: run_plans(
             command_line(), (plan,), backend=backend or "auto", device=device or 0, observer=observer
         ),
-        print_launches,
         as_json=as_json,
+        outputs=outputs,
     )

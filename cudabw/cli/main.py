@@ -23,6 +23,8 @@ _COMMANDS = {
     "bandwidth": "cudabw.cli.bandwidth",
     "launch-overhead": "cudabw.cli.launch_overhead",
     "run": "cudabw.cli.run",
+    "show": "cudabw.cli.show",
+    "compare": "cudabw.cli.compare",
     "devices": "cudabw.cli.devices",
     "completion": "cudabw.cli.completion",
 }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from cudabw import units
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
 else:
     _ParamType = click.ParamType  # not generic before click 8.4
+
+STDIN = STDOUT = "-"
+_REGRESSION = re.compile(r"slower(?:=([0-9]+(?:\.[0-9]+)?)%?)?", re.ASCII)
+OUTPUT_SUFFIXES = (".json", ".csv", ".md")
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -54,11 +61,42 @@ def _parse_argument_types(text: str) -> tuple[str, ...]:
     return tuple(members)
 
 
+def _parse_output(text: str) -> Path:
+    path = Path(text)
+    if text != STDOUT and path.suffix.lower() not in OUTPUT_SUFFIXES:
+        raise ValueError(f"{text!r} ends in none of {', '.join(OUTPUT_SUFFIXES)}, which say how it is written")
+    return path
+
+
+class _File(_Parsed):
+    """The name of a file, which the shell completes."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
+        return [CompletionItem(incomplete, type="file")]
+
+
+def format_option(name: str, text: str) -> Callable[[Function], Function]:
+    """A flag that chooses how results are shown."""
+    return click.option(f"--{name}", name, is_flag=True, help=text)
+
+
+def _parse_regression(text: str) -> float:
+    """Read ``slower`` or ``slower=PCT``; gives the fraction of its speed that a case has lost at least."""
+    match = _REGRESSION.fullmatch(text)
+    percent = float(match[1] or 0) if match else -1.0
+    if not 0 <= percent < 100:
+        raise ValueError(f"{text!r} is nothing to fail on: write slower, or slower=PCT with PCT from 0 to below 100")
+    return percent / 100
+
+
+OUTPUT_FILE = _File("file", _parse_output)
+RESULT_FILE = _File("file", str)
 ARGUMENT_COUNTS = _Parsed("counts", _parse_argument_counts)
 ARGUMENT_TYPES = _Parsed("types", _parse_argument_types)
 SIZE = _Parsed("size", units.parse_size)
 SIZES = _Parsed("sizes", units.parse_sizes)
 COUNT = _Parsed("count", units.parse_count)
+REGRESSION = _Parsed("regression", _parse_regression)
 SECONDS = _Parsed("seconds", units.parse_seconds)
 ORDINAL = _Parsed("number", units.parse_ordinal)
 
@@ -80,8 +118,17 @@ def backend_option(function: Function) -> Function:
     )(function)
 
 
-def json_option(function: Function) -> Function:
-    """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the results with every sample as JSON.")(
-        function
+def output_options(function: Function) -> Function:
+    """``--json`` and ``-o``, as every command that measures has them."""
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print the results with every sample as JSON.")
+    files = click.option(
+        "-o",
+        "--output",
+        "outputs",
+        type=OUTPUT_FILE,
+        multiple=True,
+        metavar="FILE",
+        help="Also write the results to a file, by its end as .json, .csv or .md; kept up to date while measuring. "
+        "May be repeated; - is the same as --json.",
     )
+    return as_json(files(function))

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from cudabw import __version__
 from cudabw.benchmarks.observer import Observer
+from cudabw.benchmarks.session import utc_now
 from cudabw.cli.main import notify, show_error, standard_output
+from cudabw.cli.outputs import ResultFiles
+from cudabw.cli.parameters import STDOUT
+from cudabw.cli.printing import rendered, write_result
 from cudabw.cli.signals import StopSignals
-from cudabw.report.console import make_console
 from cudabw.report.progress import ProgressBar
-from cudabw.results.exit_code import exit_code
+from cudabw.report.run_tables import print_run
+from cudabw.results.exit_code import FAILED, MEASURED, USAGE, exit_code, first_of
 from cudabw.results.files import to_json
+from cudabw.results.model import RunResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console
-
-    from cudabw.results.model import RunResult
-
-USAGE = 2
+    from collections.abc import Callable, Sequence
 
 
-def measure_and_present(
-    measure: Callable[[Observer], RunResult],
-    print_tables: Callable[[RunResult, Console], None],
-    *,
-    as_json: bool,
-) -> int:
-    """Run a measurement, print its results on stdout and everything else on stderr.
+def measure_and_present(measure: Callable[[Observer], RunResult], *, as_json: bool, outputs: Sequence[Path]) -> int:
+    """Run a measurement, print its results on stdout, keep them in files, and print everything else on stderr.
+
+    Args:
+        measure: Runs it.
+        as_json: Whether stdout gets the JSON document.
+        outputs: Files that get the results as well; ``-`` among them is stdout.
 
     Returns:
         The exit code that the results mean.
@@ -44,35 +45,19 @@ def measure_and_present(
             with bar.hidden():
                 notify(text)
 
+        files = ResultFiles([path for path in outputs if path != Path(STDOUT)], say)
+        files.begin(RunResult(command_line(), utc_now(), __version__))
         with StopSignals(say) as signals:
-            result = measure(Observer(bar.follow, say, signals.check))
+            result = measure(Observer(bar.follow, say, signals.check, files.keep))
+    unwritten = files.finish(result)
+    for text in unwritten:
+        show_error(text, "")
     if result.error is not None:
         show_error(result.error.message, result.error.hint)
-    code = exit_code(result)
-    if code != USAGE:
-        write_result(to_json(result) + "\n" if as_json else rendered(partial(print_tables, result)))
-    return code
-
-
-def write_result(text: str) -> None:
-    """Write to stdout, replacing what its encoding lacks; a failure to write is raised here, not at the end.
-
-    Raises:
-        OSError: It could not be written.
-    """
-    stream = standard_output()
-    encoding = stream.encoding or "ascii"
-    stream.write(text.encode(encoding, "replace").decode(encoding))
-    stream.flush()
-
-
-def rendered(print_report: Callable[[Console], None]) -> str:
-    """What a report prints on a console that fits stdout."""
-    # Captured, because rich would turn a closed pipe into an exit code of its own.
-    console = make_console(standard_output())
-    with console.capture() as captured:
-        print_report(console)
-    return "\n".join(line.rstrip() for line in captured.get().split("\n"))
+    if exit_code(result) != USAGE:
+        as_json = as_json or Path(STDOUT) in outputs
+        write_result(to_json(result) + "\n" if as_json else rendered(partial(print_run, result)))
+    return first_of((exit_code(result), FAILED if unwritten else MEASURED))
 
 
 def command_line() -> tuple[str, ...]:

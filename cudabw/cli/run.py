@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from cudabw.cli.parameters import COUNT, ORDINAL, SECONDS, SIZES, json_option
+from cudabw.cli.parameters import COUNT, ORDINAL, SECONDS, SIZES, output_options
 from cudabw.config.suite import BACKENDS
+from cudabw.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import Console
+    from pathlib import Path
 
     from cudabw.benchmarks.suite import Plan
     from cudabw.config.suite import Suite
-    from cudabw.results.model import RunResult
 
 _EXAMPLES = """\b
 Built-in suites:
@@ -31,7 +30,7 @@ Built-in suites:
 Examples:
   cudabw run quick
   cudabw run full --dry-run
-  cudabw run nightly.toml --device 1 --json > result.json
+  cudabw run nightly.toml --device 1 -o result.json
 """
 
 
@@ -57,7 +56,7 @@ def _complete_suite(context: click.Context, parameter: click.Parameter, incomple
 )
 @click.option("--trials", type=COUNT, default=None, metavar="N", help="Trials of each case, in every section.")
 @click.option("--time-budget", type=SECONDS, default=None, metavar="TIME", help="Time budget of every section.")
-@json_option
+@output_options
 def command(
     *,
     suite: str,
@@ -68,6 +67,7 @@ def command(
     trials: int | None,
     time_budget: float | None,
     as_json: bool,
+    outputs: tuple[Path, ...],
 ) -> int:
     """Measure what a suite says.
 
@@ -76,6 +76,9 @@ def command(
 
     A kind that the suite names must be there: one that is refused or unsupported makes the exit code 4.
     """
+    if dry_run and outputs:
+        raise UsageError("--dry-run measures nothing that -o could write", hint="Print the plan with --json.")
+
     from cudabw.benchmarks.suite import VOCABULARY, plans_of
     from cudabw.config.lookup import load_suite
     from cudabw.config.suite import override
@@ -87,34 +90,26 @@ def command(
     }
     wanted = override(load_suite(suite, VOCABULARY), VOCABULARY, backend=backend, device=device, settings=settings)
     plans = plans_of(wanted)
-    return _show(suite, wanted, plans, as_json=as_json) if dry_run else _measure(wanted, plans, as_json=as_json)
+    if dry_run:
+        return _show(suite, wanted, plans, as_json=as_json)
+    return _measure(wanted, plans, as_json=as_json, outputs=outputs)
 
 
-def _measure(suite: Suite, plans: Sequence[Plan], *, as_json: bool) -> int:
+def _measure(suite: Suite, plans: Sequence[Plan], *, as_json: bool, outputs: Sequence[Path]) -> int:
     from cudabw.benchmarks.api import run_plans
     from cudabw.cli.present import command_line, measure_and_present
 
     backend, device = suite.backend or "auto", suite.device or 0
     return measure_and_present(
         lambda observer: run_plans(command_line(), plans, backend=backend, device=device, observer=observer),
-        _print_tables,
         as_json=as_json,
+        outputs=outputs,
     )
-
-
-def _print_tables(result: RunResult, console: Console) -> None:
-    from cudabw.report.bandwidth_table import print_bandwidth
-    from cudabw.report.launch_table import print_launches
-
-    print_bandwidth(result, console)
-    if result.bandwidth_cases and result.launch_cases:
-        console.print()
-    print_launches(result, console)
 
 
 def _show(name: str, suite: Suite, plans: Sequence[Plan], *, as_json: bool) -> int:
     from cudabw.benchmarks.estimate import estimate_run
-    from cudabw.cli.present import rendered, write_result
+    from cudabw.cli.printing import rendered, write_result
     from cudabw.report.plan_table import print_plan
     from cudabw.results.plan import plan_to_json
 

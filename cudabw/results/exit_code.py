@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 from cudabw.results.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cudabw.results.model import RunResult
 
 MEASURED = 0
 FAILED = 1
+USAGE = 2
+BELOW_LIMIT = 3
 MISSING = 4
 
 # Of several that apply, the first: interrupted, no driver, usage, failure, a limit not met, something missing.
-_PRECEDENCE = (130, 143, 5, 2, FAILED, 3, MISSING)
+_PRECEDENCE = (130, 143, 5, USAGE, FAILED, BELOW_LIMIT, MISSING)
 
 
 def exit_code(result: RunResult) -> int:
@@ -25,8 +27,13 @@ def exit_code(result: RunResult) -> int:
     An error of the whole run brings its own code; 1 if a case failed or carried wrong data; 4 if one that was
     asked for by name, or everything, is refused or unsupported. The first of these in the documented order; else 0.
     """
-    codes = set(_codes(result))
-    return next((code for code in _PRECEDENCE if code in codes), FAILED if codes else MEASURED)
+    return first_of(_codes(result))
+
+
+def first_of(codes: Iterable[int]) -> int:
+    """Of several codes that apply, the first in the documented order; one that is not in it is a failure."""
+    applying = set(codes) - {MEASURED}
+    return next((code for code in _PRECEDENCE if code in applying), FAILED if applying else MEASURED)
 
 
 def _codes(result: RunResult) -> Iterator[int]:

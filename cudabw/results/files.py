@@ -22,6 +22,7 @@ def to_document(result: RunResult) -> dict[str, Any]:
         "tool": {"name": "cudabw", "version": data.pop("tool_version")},
         "command": list(data.pop("command")),
         "started": data.pop("started"),
+        "finished": data.pop("finished"),
         "interrupted": data.pop("interrupted"),
         "error": data.pop("error"),
         "device": data.pop("device"),

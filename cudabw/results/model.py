@@ -160,10 +160,13 @@ class RunResult:
     Attributes:
         command: The command and its arguments, without the program's own name.
         started: UTC time in ISO 8601.
+        finished: UTC time in ISO 8601; null in results that were kept while the run still went on.
         device: Null where no device could be opened.
         cases: Of all benchmarks of the run.
         launch_overhead: What launches showed beyond their cases; not in the document where none were measured.
         warnings: What may distort the figures, one sentence each.
+        interrupted: Whether a signal ended the run early.
+        error: Why the run ended early or never began.
     """
 
     command: tuple[str, ...]
@@ -176,6 +179,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
     interrupted: bool = False
     error: RunError | None = None
+    finished: str | None = None
 
     @property
     def bandwidth_cases(self) -> tuple[CaseResult, ...]:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import jsonschema
 import pytest
 
 import cudabw
@@ -15,6 +16,7 @@ from cudabw.driver.hints import SystemProbe
 from cudabw.driver.loader import LibraryError, LoadedLibrary
 
 ROOT = Path(cudabw.__file__).parents[1]
+SCHEMA = json.loads((ROOT / "cudabw" / "results" / "schema" / "1.json").read_text())
 INHERITED = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT")
 
 
@@ -55,6 +57,8 @@ def document(command):
     def run_command(*arguments):
         done = command(*arguments, "--json")
         done.json = strict_json(done.out)
+        if "cases" in done.json:
+            jsonschema.validate(done.json, SCHEMA)
         return done
 
     return run_command

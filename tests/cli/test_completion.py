@@ -68,7 +68,7 @@ def test_another_shell_is_refused_with_those_there_are(capsys):
 
 
 def test_commands_options_and_suites_are_completed():
-    assert complete("cudabw comp") == ["plain,completion"]
+    assert complete("cudabw compl") == ["plain,completion"]
     assert complete("cudabw run --dry") == ["plain,--dry-run"]
     assert complete("cudabw run --backend e") == ["plain,emulated"]
     assert complete("cudabw run f") == ["plain,full", "file,f"]

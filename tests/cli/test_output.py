@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from cudabw.cli.present import write_result
+from cudabw.cli.printing import write_result
 
 SETTINGS = json.dumps({"clock": {"h2d": 50e9, "d2h": 25e9}})
 MEASURE = ("bandwidth", "--backend", "emulated", "--size", "4KiB", "--trials", "1", "--pinned")

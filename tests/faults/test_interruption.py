@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import cudabw
+from cudabw.results.reading import read_result
 
 ROOT = Path(cudabw.__file__).parents[1]
 INHERITED = ("PATH", "HOME", "TMPDIR")
@@ -99,6 +101,45 @@ def test_a_signal_stops_the_run_and_keeps_what_is_finished(number, code):
     rest = {(case["state"], case["reason"]) for case in document["cases"] if case not in finished}
     assert rest <= {("failed", "interrupted")}
     assert "cudabw: stopping as soon as what runs is done; a second signal ends at once" in measurement.shown
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_every_file_with_what_is_finished(number, code, tmp_path):
+    files = [tmp_path / name for name in ("run.json", "run.csv", "run.md")]
+    outputs = [argument for path in files for argument in ("-o", str(path))]
+    with Measurement(*THREE_KINDS, *outputs, emulated=SLOW) as measurement:
+        measurement.await_text(r"\b[1-9]\d*/300\b")
+        measurement.send(number)
+        ended, out = measurement.ended()
+    assert ended == code
+    assert "0.00100" in out
+    run = read_result(files[0])
+    assert (run.interrupted, run.error.exit_code, run.finished is not None) == (True, code, True)
+    finished = [case for case in run.cases if case.rate_bytes_per_s is not None]
+    assert finished
+    assert files[1].read_text().count(",ok,") == len(finished)
+    assert files[2].read_text().startswith("The run ended early: interrupted\n")
+
+
+def test_a_process_that_is_killed_leaves_the_results_so_far_marked_as_unfinished(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text("an old run")
+    with Measurement(*THREE_KINDS, "-o", str(path), emulated=SLOW) as measurement:
+        measurement.await_text(r"\b[1-9]\d*/300\b")
+        # The file appears whole each time, so that it can be read at any moment.
+        deadline = time.monotonic() + PATIENCE
+        while not (cases := read_result(path).cases):
+            assert time.monotonic() < deadline
+        measurement.send(signal.SIGKILL)
+        assert measurement.ended() == (-signal.SIGKILL, "")
+    run = read_result(path)
+    assert (run.finished, run.interrupted, run.error) == (None, False, None)
+    assert len(run.cases) == len(cases) == 3
+    for case in run.cases:
+        if case.trials:
+            assert case.notes == (f"{len(case.trials)} of 100 trials: the run had not finished",)
+        else:
+            assert (case.state, case.reason) == ("failed", "the run had not finished")
 
 
 def test_an_interrupted_table_shows_what_is_finished():

@@ -431,3 +431,32 @@ def test_samples_are_left_as_they_were():
     stats.median_interval(samples)
     stats.welch_interval(samples, samples)
     assert samples.tolist() == [3.0, 1.0, 2.0]
+
+
+# prediction_interval
+
+
+def test_a_prediction_agrees_with_a_case_done_by_hand():
+    interval = stats.prediction_interval([1.0, 2.0, 3.0], 5.0)
+    half_width = 9.92484320091807 * math.sqrt(4 / 3)
+    assert [interval.low, interval.high] == pytest.approx([3 - half_width, 3 + half_width], rel=1e-9)
+
+
+def test_a_prediction_from_samples_without_spread_is_the_difference():
+    assert stats.prediction_interval([0.1] * 3, 0.3) == Interval(0.3 - 0.1, 0.3 - 0.1)
+
+
+def test_one_more_draw_lies_outside_as_rarely_as_promised():
+    random = np.random.default_rng(1)
+    draws = random.standard_normal((4000, 6))
+    missed = 0
+    for *earlier, new in draws:
+        interval = stats.prediction_interval(earlier, new, 0.95)
+        missed += not interval.low <= 0 <= interval.high
+    assert missed / len(draws) == pytest.approx(0.05, abs=0.012)
+
+
+@pytest.mark.parametrize(("samples", "new"), [([1.0], 1.0), ([], 1.0), ([1.0, 2.0], math.nan)])
+def test_a_prediction_refuses_what_says_nothing(samples, new):
+    with pytest.raises(ValueError, match="sample"):
+        stats.prediction_interval(samples, new)

@@ -1,11 +1,15 @@
 """The measurements as plain Python calls."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import cudabw
+from cudabw.benchmarks.api import run_plans
+from cudabw.benchmarks.bandwidth_plan import BandwidthPlan
+from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.benchmarks.observer import Observer
 from cudabw.driver.hints import SystemProbe
 from cudabw.driver.loader import LibraryError, LoadedLibrary
@@ -21,6 +25,7 @@ from cudabw.errors import (
 )
 from cudabw.results.files import to_json
 from cudabw.results.model import State
+from cudabw.results.reading import read_json
 
 SLOW_CLOCK = {"h2d": 1e6, "d2h": 1e6}  # a batch is then one copy
 SMALL = {"kinds": ["pinned"], "sizes": [4096], "trials": 1, "backend": "emulated"}
@@ -219,3 +224,32 @@ def test_the_full_results_of_a_fallback_say_that_the_device_is_emulated():
     result = cudabw.measure_bandwidth(**SMALL | {"backend": "auto"}, observer=Observer(notify=notices.append))
     assert result.device.emulated
     assert notices[-1].startswith("No NVIDIA driver is installed: using the emulated device")
+
+
+def test_the_results_so_far_grow_trial_by_trial_over_all_plans(emulate):  # noqa: ARG001 - a quick clock
+    copies = BandwidthPlan(kinds=("pinned",), directions=("h2d",), sizes=(4096,), trials=2)
+    others = BandwidthPlan(kinds=("mapped",), directions=("h2d",), sizes=(4096,), trials=1)
+    launches = LaunchPlan(sets_for(("buffer",), (1,)), trials=1)
+    kept = []
+    observer = Observer(keep=lambda so_far: kept.append(so_far()))
+    result = run_plans(("run",), (copies, others, launches), backend="emulated", device=0, observer=observer)
+    assert [run.finished for run in kept] == [None] * 4
+    assert [[len(case.trials) for case in run.bandwidth_cases] for run in kept] == [[1], [2], [2, 1], [2, 1]]
+    assert kept[0].cases[0].notes == ("1 of 2 trials: the run had not finished",)
+    assert [run.launch_overhead is not None for run in kept] == [False, False, False, True]
+    # When nothing is missing any more, only the end of the run is.
+    assert replace(kept[-1], finished=result.finished) == result
+    assert result.finished is not None
+
+
+def test_a_case_without_a_trial_says_so_in_the_results_so_far(emulate):  # noqa: ARG001 - a quick clock
+    plan = BandwidthPlan(kinds=("pinned",), directions=("h2d", "d2h"), sizes=(4096,), trials=1)
+    kept = []
+    run_plans(
+        ("run",), (plan,), backend="emulated", device=0, observer=Observer(keep=lambda so_far: kept.append(so_far()))
+    )
+    assert {(case.state, case.reason) for case in kept[0].cases} == {
+        (State.OK, None),
+        (State.FAILED, "the run had not finished"),
+    }
+    assert read_json(to_json(kept[0]), "kept") == kept[0]

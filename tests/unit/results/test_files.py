@@ -41,6 +41,7 @@ RESULT = RunResult(
         CaseResult("i", "bandwidth", "mapped", "driver", "d2h", 1, State.REFUSED, "no room"),
     ),
     warnings=("a warning",),
+    finished="2026-01-02T03:04:06Z",
 )
 
 DOCUMENT = {
@@ -48,6 +49,7 @@ DOCUMENT = {
     "tool": {"name": "cudabw", "version": "1.2"},
     "command": ["bandwidth", "--pinned"],
     "started": "2026-01-02T03:04:05Z",
+    "finished": "2026-01-02T03:04:06Z",
     "interrupted": False,
     "error": None,
     "device": {

@@ -1,0 +1,21 @@
+"""Everything that a run's results say, of whatever benchmarks: what a command prints when it has measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudabw.report.bandwidth_table import print_bandwidth
+from cudabw.report.launch_table import print_launches
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cudabw.results.model import RunResult
+
+
+def print_run(result: RunResult, console: Console) -> None:
+    """Print the tables of all benchmarks of a run."""
+    print_bandwidth(result, console)
+    if result.bandwidth_cases and result.launch_cases:
+        console.print()
+    print_launches(result, console)

@@ -1,0 +1,61 @@
+"""The headline of a case of whatever benchmark: what a person calls the case, and the samples of its main figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from cudabw.results.model import CaseResult
+from cudabw.units import format_size
+
+if TYPE_CHECKING:
+    from cudabw.results.model import Case
+
+_USUAL_ENGINE = "driver"
+
+
+class Quantity(Enum):
+    """What a figure is, and its unit."""
+
+    RATE = "bytes/s"
+    """The more, the faster."""
+    TIME = "s"
+    """The less, the faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The main figure of a measured case.
+
+    Attributes:
+        quantity: What it is: of copies their rate, of launches the time of the submitting call.
+        median: As in its results.
+        trials: The samples of each trial, in the quantity's unit; one or more of each.
+    """
+
+    quantity: Quantity
+    median: float
+    trials: tuple[tuple[float, ...], ...]
+
+
+def headline_of(case: Case) -> Headline | None:
+    """The main figure of a case; None where it has none, or no samples."""
+    figure = case.rate_bytes_per_s if isinstance(case, CaseResult) else case.submit_s
+    trials = _rates(case) if isinstance(case, CaseResult) else tuple(trial.submit_s for trial in case.trials)
+    if figure is None or not any(trials):
+        return None
+    quantity = Quantity.RATE if isinstance(case, CaseResult) else Quantity.TIME
+    return Headline(quantity, figure.median, tuple(trial for trial in trials if trial))
+
+
+def _rates(case: CaseResult) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(case.size_bytes / seconds for seconds in trial.samples_s if seconds) for trial in case.trials)
+
+
+def label_of(case: Case) -> str:
+    """What a person calls a case."""
+    if isinstance(case, CaseResult):
+        engine = "" if case.engine == _USUAL_ENGINE else f" {case.engine}"
+        return f"{case.kind}{engine} {case.direction} {format_size(case.size_bytes)}"
+    return f"launch {case.mode}, {case.args} {case.arg_type}" if case.args else f"launch {case.mode}, no arguments"
