@@ -153,6 +153,8 @@ class Calibration:
         times: list[list[float]] = [[] for _ in ways]
         for repetition in range(_REPETITIONS + 1):
             for way, taken in zip(ways, times, strict=True):
+                # CPUs that had nothing to do while another way was timed take their time to wake.
+                way()
                 start = now()
                 way()
                 if repetition:

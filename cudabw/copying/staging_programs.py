@@ -1,7 +1,8 @@
-"""What each worker of a staged copy does: its share of the bytes, cut into pieces, as a row of calls."""
+"""What each worker of a staged copy does with its pieces, as a row of calls."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ import numpy as np
 from cudabw.copying.call_rows import CALL, NEVER, STATUS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -32,6 +33,9 @@ FUNCTIONS: Final = (WAIT, FOLLOW, *QUEUE.values())
 # 55 GB/s, 512 KiB pieces: 43, measured on an H200), and what nobody can work on yet is lost as well.
 SMALLEST_PIECE: Final = 512 << 10
 _PAGE: Final = 4096
+# What a worker costs, in bytes that would be copied meanwhile: from 1 to 128 MiB the best number of workers followed
+# the square root of size over this on an H200. From the device the link works while workers wake.
+_WORKER_COSTS: Final = {UPLOAD: 1 << 20, DOWNLOAD: 128 << 10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,36 +61,35 @@ class Transfer:
     copy_bytes: int
 
 
-def shares(nbytes: int, workers: int, slot: int) -> Iterator[tuple[int, int]]:
-    """Share a copy out: one stretch of whole pages for each worker, all of equal length but the last.
+def takers(transfer: Transfer) -> int:
+    """How many workers take part: the square root law, with what a worker costs given in bytes.
 
-    Yields:
-        Offset and length of each, in bytes; fewer than ``workers`` where a share would not be worth a worker.
+    With n workers a copy takes about n times what waking one costs, plus an nth of what one needs alone.
     """
-    takers = max(1, min(workers, nbytes // min(SMALLEST_PIECE, slot)))
-    each = max(1, -(-nbytes // (takers * _PAGE))) * _PAGE
-    for start in range(0, nbytes, each):
-        yield start, min(each, nbytes - start)
+    worth = min(_WORKER_COSTS[transfer.direction], transfer.slot)
+    return max(1, min(transfer.workers, math.isqrt(max(0, transfer.nbytes - 1) // worth) + 1))
 
 
-def cut(nbytes: int, largest: int) -> list[int]:
-    """Cut a share into pieces whose size doubles from a small one up to the largest that fits a slot.
+def rounds(nbytes: int, workers: int, slot: int, direction: str) -> list[int]:
+    """Cut a copy into rounds, in each of which every worker has a piece of one length.
 
-    In the order given for a copy to the device, so that the link soon has something to move; in the reverse order for
-    one from it, so that the CPU has little left to do when the link is done.
+    The length doubles from a small one up to a slot for a copy to the device, so that the link soon has something
+    to move, and in the reverse order for one from it, so that the CPU has little left to do when the link is done.
 
     Returns:
-        The length of each, in bytes.
+        The length of a piece of each round, in bytes; the last round may end before each worker has had one.
     """
-    sizes = []
-    size = min(SMALLEST_PIECE, largest)
-    while nbytes > 0:
-        # What would be left for a piece of its own and is hardly worth one goes along.
-        size = nbytes if nbytes <= min(largest, size + size // 2) else size
-        sizes.append(min(size, nbytes))
-        nbytes -= sizes[-1]
-        size = min(2 * size, largest)
-    return sizes
+    each = -(-nbytes // workers)
+    each = -(-each // _PAGE) * _PAGE
+    lengths = []
+    length = min(SMALLEST_PIECE, slot)
+    while each > 0:
+        # What would be left for a round of its own and is hardly worth one goes along.
+        length = each if each <= min(slot, length + length // 2) else length
+        lengths.append(min(length, each))
+        each -= lengths[-1]
+        length = min(2 * length, slot)
+    return lengths if direction == UPLOAD else lengths[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +107,21 @@ class Places:
     after: int
 
 
-def program(transfer: Transfer, start: int, nbytes: int, places: Places, functions: Mapping[str, int]) -> Calls:
-    """What a worker does with a share.
+def program(transfer: Transfer, worker: int, workers: int, places: Places, functions: Mapping[str, int]) -> Calls:
+    """What a worker does.
 
     Args:
         transfer: The copy.
-        start: Offset of the share, in bytes.
-        nbytes: Its length.
+        worker: The number of this worker, from 0.
+        workers: How many take part.
         places: The worker's slots.
         functions: The addresses of ``FUNCTIONS``.
     """
-    sizes = cut(nbytes, transfer.slot)
     upload = transfer.direction == UPLOAD
-    lengths = np.array(sizes if upload else sizes[::-1], np.uint64)
-    offsets = np.uint64(start) + np.cumsum(lengths, dtype=np.uint64) - lengths
+    lengths = np.array(rounds(transfer.nbytes, workers, transfer.slot, transfer.direction), np.int64)
+    offsets = workers * (np.cumsum(lengths) - lengths) + worker * lengths
+    lengths = np.minimum(lengths, transfer.nbytes - offsets)
+    offsets, lengths = offsets[lengths > 0].astype(np.uint64), lengths[lengths > 0].astype(np.uint64)
     turns = np.arange(len(lengths)) % len(places.addresses)
     slots = np.array(places.addresses, np.uint64)[turns], np.array(places.streams, np.uint64)[turns]
     steps = _steps(transfer, offsets, lengths, slots, functions)

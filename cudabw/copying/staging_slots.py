@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabw.copying.call_rows import NEVER, STATUS, Semaphore, address_of, make_calls, row
-from cudabw.copying.staging_programs import FUNCTIONS, WAIT, Places, program, shares
+from cudabw.copying.staging_programs import FUNCTIONS, WAIT, Places, program, takers
 from cudabw.errors import CudabwError
 from cudabw.runtime.event import Event
 from cudabw.runtime.memory import PinnedBuffer
@@ -233,14 +233,14 @@ class Crew:
     def _order(self, transfer: Transfer) -> _Order:
         """Who makes which calls; kept for when the same copy is done again."""
         if self._latest is None or self._latest.transfer != transfer:
-            workers = [*zip(self.workers, shares(transfer.nbytes, transfer.workers, transfer.slot), strict=False)]
+            workers = self.workers[: takers(transfer)]
             after = int(self._after.handle)
-            places = [(Places(worker.slots.addresses, worker.slots.streams, after), share) for worker, share in workers]
+            places = [Places(worker.slots.addresses, worker.slots.streams, after) for worker in workers]
             self._latest = _Order(
                 transfer,
-                [program(transfer, *share, place, self._functions) for place, share in places],
-                row(*(worker.post.go.post for worker, _ in workers), *[self._done.wait] * len(workers)),
-                row(*((self._functions[WAIT], stream) for place, _ in places for stream in place.streams)),
+                [program(transfer, n, len(workers), place, self._functions) for n, place in enumerate(places)],
+                row(*(worker.post.go.post for worker in workers), *[self._done.wait] * len(workers)),
+                row(*((self._functions[WAIT], stream) for place in places for stream in place.streams)),
             )
         return self._latest
 

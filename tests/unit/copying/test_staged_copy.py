@@ -18,7 +18,7 @@ from cudabw.copying.call_rows import make_calls_in_python
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.copying.staged_copy import StagedCopier
 from cudabw.copying.staging_calibration import SMALLEST_STAGED, Calibration, Setting, usable_cpus
-from cudabw.copying.staging_programs import SMALLEST_PIECE, cut, shares
+from cudabw.copying.staging_programs import FUNCTIONS, SMALLEST_PIECE, Places, Transfer, program, rounds, takers
 from cudabw.copying.staging_slots import SLOTS_PER_WORKER, Post
 from cudabw.copying.staging_stores import past_caches, through_caches
 from cudabw.driver.emulated import Fault, ModelledClock
@@ -550,30 +550,46 @@ def test_usable_cpus_are_those_of_the_affinity_or_of_the_quota(tmp_path, monkeyp
 # -- pieces ------------------------------------------------------------------------------------------------
 
 
+def pieces(transfer, workers):
+    """The pieces of all workers, as offset and length, as the CPU copies them."""
+    places = Places((1 << 50, 1 << 51), (1, 2), 3)
+    found = []
+    for worker in range(workers):
+        calls = program(transfer, worker, workers, places, dict.fromkeys(FUNCTIONS, 4))
+        copies = calls["arguments"][calls["function"] == transfer.copy_bytes]
+        hosts = copies[:, 1] if transfer.direction == "h2d" else copies[:, 0]
+        found += zip((hosts - transfer.host).tolist(), copies[:, 2].tolist(), strict=True)
+    return sorted(found)
+
+
 @given(
-    nbytes=st.integers(0, 1 << 40),
-    slot=st.sampled_from([1, SLOT, SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20]),
-    workers=st.integers(1, 64),
+    nbytes=st.integers(1, 1 << 33),
+    slot=st.sampled_from([SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20, 7 << 20]),
+    workers=st.integers(1, 24),
+    direction=st.sampled_from(DIRECTIONS),
 )
-def test_shares_follow_each_other_and_cover_everything(nbytes, slot, workers):
-    parts = list(shares(nbytes, workers, slot))
-    assert len(parts) <= workers
-    assert [start for start, _ in parts] == [sum(size for _, size in parts[:n]) for n in range(len(parts))]
-    assert sum(size for _, size in parts) == nbytes
-    assert all(size == parts[0][1] for _, size in parts[:-1])
-    assert all(start % SLOT == 0 for start, _ in parts)
+def test_pieces_fit_the_slots_and_cover_everything_once(nbytes, slot, workers, direction):
+    end = 0
+    for start, size in pieces(Transfer(direction, 1 << 40, 1 << 45, nbytes, workers, slot, 9), workers):
+        assert start == end
+        assert 0 < size <= slot
+        end += size
+    assert end == nbytes
 
 
-@given(nbytes=st.integers(0, 1 << 32), largest=st.sampled_from([SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20, 7 << 20]))
-def test_pieces_fit_the_slots_and_cover_a_share(nbytes, largest):
-    sizes = cut(nbytes, largest)
-    assert sum(sizes) == nbytes
-    assert all(0 < size <= largest for size in sizes)
+def test_a_copy_to_the_device_begins_with_small_pieces_and_one_from_it_ends_with_them():
+    expected = [512 << 10, 1 << 20, 2 << 20, *[4 << 20] * 15, 512 << 10]
+    assert rounds(512 << 20, 8, 4 << 20, "h2d") == expected
+    assert rounds(512 << 20, 8, 4 << 20, "d2h") == expected[::-1]
+    assert rounds(SMALLEST_PIECE + 1, 1, 4 << 20, "h2d") == [SMALLEST_PIECE + 4096]
 
 
-def test_the_first_pieces_are_small_and_the_others_fill_a_slot():
-    assert cut(64 << 20, 4 << 20) == [512 << 10, 1 << 20, 2 << 20, *[4 << 20] * 15, 512 << 10]
-    assert cut(SMALLEST_PIECE + 1, 4 << 20) == [SMALLEST_PIECE + 1]
+@pytest.mark.parametrize(
+    ("direction", "mib", "workers"),
+    [("h2d", 1, 1), ("h2d", 2, 2), ("h2d", 16, 4), ("h2d", 64, 8), ("h2d", 512, 12), ("d2h", 1, 3), ("d2h", 8, 8)],
+)
+def test_small_copies_wake_few_workers(direction, mib, workers):
+    assert takers(Setting(12, 4 << 20).transfer(direction, 0, 0, mib << 20)) == workers
 
 
 # -- stores ------------------------------------------------------------------------------------------------
