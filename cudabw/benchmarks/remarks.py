@@ -41,6 +41,5 @@ def _staging(work: PreparedStagedCopy) -> str:
     setting = work.setting
     if setting is None:
         return "left to the driver: staging does not lead at this size"
-    threads = "1 thread" if setting.threads == 1 else f"{setting.threads} threads"
-    stores = ", streaming stores" if setting.streaming else ""
-    return f"staged by {threads}, slots of {format_size(setting.slot)}{stores}"
+    threads = "1 thread" if work.threads == 1 else f"{work.threads} threads"
+    return f"staged by {threads}, slots of {format_size(setting.slot)}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cudabw.copying.driver_copy import PreparedCopy
 from cudabw.copying.driver_copy import copy as driver_copy
 from cudabw.copying.staging_area import StagingArea
+from cudabw.copying.staging_programs import takers
 from cudabw.runtime.buffer import Buffer
 from cudabw.runtime.memory import PageableBuffer
 
@@ -134,7 +135,8 @@ class PreparedStagedCopy:
 
     Attributes:
         stream: As given, or the device's own.
-        setting: How it is staged; None where the driver does it.
+        setting: How copies of its direction are staged; None where the driver does this one.
+        threads: How many take part; 0 where the driver does it.
         nbytes: Bytes of one copy.
         holds_host: Submitting returns when the bytes are there, or as the driver's copy of pageable memory does.
         repeatable: A copy does the same work each time.
@@ -163,6 +165,7 @@ class PreparedStagedCopy:
         if self.setting is not None:
             addresses = int(device.device_pointer), int(host.host_pointer)
             self._transfer = self.setting.transfer(direction, *addresses, src.nbytes)
+        self.threads = takers(self._transfer) if self.setting is not None else 0
 
     def submit(self, times: int = 1) -> None:
         """Take ownership of both buffers and copy.

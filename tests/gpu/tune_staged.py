@@ -9,27 +9,22 @@ Everything is timed in turns in one process; printed are medians in GB/s and the
 
 import argparse
 import json
-import mmap
 import os
 import platform
 import statistics
 import subprocess
 import time
-from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from cudabw.copying import staging_jobs, staging_slots
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.copying.kernel_copy import KernelCopier, blocks_for
 from cudabw.copying.staged_copy import StagedCopier
-from cudabw.copying.staging_calibration import JOBS, Setting, usable_cpus
-from cudabw.copying.staging_jobs import cut
+from cudabw.copying.staging_calibration import Setting, usable_cpus
+from cudabw.copying.staging_programs import DIRECTIONS
 from cudabw.copying.staging_slots import Crew
-from cudabw.copying.staging_stores import past_caches, through_caches
 from cudabw.driver.loader import Backend, load_driver
 from cudabw.measuring.timing import BatchTimer
 from cudabw.measuring.verification import Pattern
@@ -40,8 +35,6 @@ from cudabw.runtime.memory import (
     MappedBuffer,
     PageableBuffer,
     PinnedBuffer,
-    RegisteredBuffer,
-    WriteCombinedBuffer,
 )
 from cudabw.units import format_size, parse_size
 
@@ -64,35 +57,11 @@ def in_turns(ways, rounds):
     for number in range(rounds):
         shift = number * 7 % len(names)
         for name in names[shift:] + names[:shift]:
+            ways[name]()  # CPUs that had nothing to do take their time to wake
             start = time.perf_counter()
             ways[name]()
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(taken) for name, taken in times.items()}
-
-
-# -- other slots -----------------------------------------------------------------------------------
-
-
-def huge_pages(nbytes):
-    """Touched memory that the system is asked to make of huge pages."""
-    pages = mmap.mmap(-1, -(-nbytes // (2 * MIB)) * 2 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):
-        pages.madvise(mmap.MADV_HUGEPAGE)
-    array = np.frombuffer(pages, np.uint8)[:nbytes]
-    array[:] = 1
-    return array
-
-
-@contextmanager
-def patched(thing, **attributes):
-    before = {name: getattr(thing, name) for name in attributes}
-    try:
-        for name, value in attributes.items():
-            setattr(thing, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(thing, name, value)
 
 
 # -- what is compared ------------------------------------------------------------------------------
@@ -122,116 +91,56 @@ class Bench:
 
         return run
 
-    def staged(self, crew, direction, nbytes, setting, copy_bytes=None, pieces=None):
-        made = setting.transfer(int(self.memory.device_pointer), int(self.host.host_pointer), nbytes)
-        transfer = replace(made, copy_bytes=copy_bytes or made.copy_bytes, pieces=pieces or made.pieces)
-        return partial(self.run, crew, direction, transfer)
-
-    def run(self, crew, direction, transfer):
-        crew.run(JOBS[direction](transfer), self.device.default_stream)
+    def staged(self, crew, direction, nbytes, setting):
+        addresses = int(self.memory.device_pointer), int(self.host.host_pointer)
+        return partial(crew.run, setting.transfer(direction, *addresses, nbytes), self.device.default_stream)
 
 
 def compare_settings(bench, nbytes, cpus, rounds):
     counts = sorted({min(count, cpus) for count in (4, 6, 8, 10, 12, 14, 16, 24)})
-    stores = {"memmove": False, "streaming": True} if past_caches() else {"memmove": False}
-    best = {}
     with Crew(bench.device, counts[-1], 8 * MIB) as crew:
-        for direction in JOBS:
+        for direction in DIRECTIONS:
             ways = {
                 "driver, pageable": bench.driver(direction, nbytes, bench.host),
                 "pinned": bench.driver(direction, nbytes, bench.pinned),
             }
-            settings = {
-                f"{count} workers, {format_size(slot)}, {name}": Setting(count, slot, streaming, 1)
+            ways |= {
+                f"{count} workers, {format_size(slot)}": bench.staged(crew, direction, nbytes, Setting(count, slot))
                 for count in counts
-                for slot in (2 * MIB, 4 * MIB, 8 * MIB)
-                for name, streaming in stores.items()
+                for slot in (2 * MIB, 4 * MIB, 6 * MIB, 8 * MIB)
             }
-            ways |= {name: bench.staged(crew, direction, nbytes, s) for name, s in settings.items()}
             seconds = in_turns(ways, rounds)
             for name, taken in seconds.items():
                 report("settings", name, direction, nbytes, nbytes / taken, nbytes / seconds["pinned"])
-            best[direction] = settings[min(settings, key=seconds.__getitem__)]
-    print("best", best)
-    return best
 
 
-def even(nbytes, slot):
-    return tuple((start, min(slot, nbytes - start)) for start in range(0, nbytes, slot))
-
-
-def compare_variants(bench, nbytes, best, rounds):
-    """The best setting, changed in one thing at a time."""
-    device = bench.device
-    workers, slot = max(s.threads for s in best.values()), max(s.slot for s in best.values())
-    bays = {
-        "as it is": {},
-        "3 slots": {"SLOTS_PER_WORKER": 3},
-        "write-combined slots": {"PinnedBuffer": WriteCombinedBuffer},
-        "slots of registered huge pages": {"PinnedBuffer": lambda d, n: RegisteredBuffer(d, huge_pages(n))},
-    }
-    crews = {}
-    for name, attributes in bays.items():
-        with patched(staging_slots, **attributes):
-            crews[name] = Crew(device, workers, slot)
-    for direction, setting in best.items():
-        ways = {"pinned": bench.driver(direction, nbytes, bench.pinned)}
-        for name, crew in crews.items():
-            if (name, direction) != ("write-combined slots", "d2h"):
-                ways[name] = bench.staged(crew, direction, nbytes, setting)
-        crew = crews["as it is"]
-        pieces = {"even pieces": even(nbytes, setting.slot)}
-        for smallest in (512 << 10, MIB, 2 * MIB, 3 * MIB, 4 * MIB, 6 * MIB):
-            with patched(staging_jobs, SMALLEST_PIECE=smallest):
-                cuts = tuple(cut(nbytes, setting.slot, setting.threads))
-            pieces[f"smallest piece {format_size(smallest)}"] = cuts
-        for name, cuts in pieces.items():
-            ways[name] = bench.staged(crew, direction, nbytes, setting, pieces=cuts)
-        copies = {"memmove": through_caches(), "streaming": past_caches() or through_caches()}
-        for name, copy_bytes in copies.items():
-            ways[name] = bench.staged(crew, direction, nbytes, setting, copy_bytes=copy_bytes)
-        array = huge_pages(nbytes)
-        huge = setting.transfer(int(bench.memory.device_pointer), array.ctypes.data, nbytes)
-        ways["pageable side of huge pages"] = partial(bench.run, crew, direction, huge)
-        seconds = in_turns(ways, rounds)
-        for name, taken in seconds.items():
-            report("variants", name, direction, nbytes, nbytes / taken, nbytes / seconds["pinned"])
-    for crew in crews.values():
-        crew.close()
-
-
-def compare_sizes(bench, largest, cpus):
+def compare_sizes(bench, largest):
     start = time.perf_counter()
     with StagedCopier(bench.device) as copier:
-        settings = {direction: copier.setting(direction) for direction in JOBS}
+        settings = {direction: copier.setting(direction) for direction in DIRECTIONS}
         print(f"calibrated in {time.perf_counter() - start:.2f} s: {settings}")
         ROWS.append({"section": "calibration", "seconds": time.perf_counter() - start, "settings": str(settings)})
-        with Crew(bench.device, min(8, cpus), 4 * MIB) as crew:
-            for direction in JOBS:
-                nbytes = 64 << 10
-                while nbytes <= largest:
-                    compare_size(bench, copier, crew, direction, nbytes)
-                    nbytes *= 2
+        for direction in DIRECTIONS:
+            nbytes = 64 << 10
+            while nbytes <= largest:
+                compare_size(bench, copier, direction, nbytes)
+                nbytes *= 2
 
 
-def compare_size(bench, copier, crew, direction, nbytes):
+def compare_size(bench, copier, direction, nbytes):
     array = bench.host.array()[:nbytes]
     memory = bench.memory[:nbytes]
     sides = (memory, array) if direction == "h2d" else (array, memory)
     times = max(1, min(64, (4 * MIB) // nbytes))
     prepared = copier.prepare(*sides)
     driver = PreparedCopy(*bench.pair(direction, nbytes, bench.host), None)
+    done_by = f"{prepared.threads} threads" if prepared.threads else "driver"
     ways = {
         "driver, pageable": bench.synchronised(driver, times),
-        f"staged, auto ({'staged' if prepared.setting else 'driver'})": bench.synchronised(prepared, times),
+        f"staged, auto ({done_by})": bench.synchronised(prepared, times),
         "staged, auto, one-shot copy()": lambda: [copier.copy(*sides) for _ in range(times)],
         "pinned": bench.synchronised(PreparedCopy(*bench.pair(direction, nbytes, bench.pinned), None), times),
     }
-    if nbytes >= MIB // 2:
-        streaming = bool(past_caches()) and direction == "d2h"
-        for count in sorted({1, 2, 4, len(crew.workers)}):
-            run = bench.staged(crew, direction, nbytes, Setting(count, 4 * MIB, streaming, 1))
-            ways[f"staged, {count} workers"] = lambda run=run: [run() for _ in range(times)]
     seconds = in_turns(ways, 9 if nbytes >= 64 * MIB else 15)
     pinned = nbytes * times / seconds["pinned"]
     for name, taken in seconds.items():
@@ -329,10 +238,9 @@ def main():
         verify(device)
         bench, cpus = Bench(device, options.size), usable_cpus()
         device.activate()
-        compare_sizes(bench, options.size, cpus)
+        compare_sizes(bench, options.size)
         compare_grids(device, options.size)
-        best = compare_settings(bench, options.size, cpus, options.rounds)
-        compare_variants(bench, options.size, best, options.rounds)
+        compare_settings(bench, options.size, cpus, options.rounds)
     if options.out:
         options.out.write_text(json.dumps(ROWS))
 

@@ -144,11 +144,11 @@ def test_managed_memory_is_at_most_a_quarter_of_what_is_free(make_device, host):
     ("nbytes", "staging", "expected"),
     [
         (64 * MIB, None, 0),
-        (4 * MIB - 1, Staging(), 0),
+        (MIB - 1, Staging(), 0),
         # What calibration copies, and two slots for each thread.
-        (4 * MIB, Staging(threads=3, slot=MIB), (256 + 3 * 2) * MIB),
+        (MIB, Staging(threads=3, slot=MIB), (256 + 3 * 2) * MIB),
         (4 * MIB, Staging(threads=99, slot=MIB), (256 + 8 * 2) * MIB),
-        (4 * MIB, Staging(), (256 + 8 * 2 * 8) * MIB),
+        (4 * MIB, Staging(), (256 + 8 * 2 * 6) * MIB),
     ],
 )
 def test_a_staged_copy_needs_room_for_slots_and_calibration_besides(monkeypatch, nbytes, staging, expected):

@@ -113,12 +113,11 @@ def test_any_size_and_alignment_is_byte_exact(copier, noise, direction, nbytes, 
     assert moves(copier, noise, direction, nbytes, at, to)
 
 
-@pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_pieces_that_grow_and_shrink_are_byte_exact_with_either_store(device, copier, direction, streaming):
+def test_pieces_that_grow_and_shrink_are_byte_exact(device, copier, direction):
     nbytes = 7 * SMALLEST_PIECE + 77
     data = np.random.default_rng(3).integers(0, 256, nbytes, np.uint8)
-    copier._area._settings = {direction: Setting(2, 2 * SMALLEST_PIECE, streaming, 1) for direction in DIRECTIONS}
+    copier._area._settings = {direction: Setting(2, 2 * SMALLEST_PIECE, 1) for direction in DIRECTIONS}
     source, target = (data, DeviceBuffer(device, nbytes)) if direction == "h2d" else (filled(device, data), data * 0)
     copier.copy(target, source)
     assert (read(target) if direction == "h2d" else target).tobytes() == data.tobytes()
@@ -426,7 +425,6 @@ def modelled(make_device, monkeypatch, probe, **clock):
     ],
 )
 def test_the_size_is_found_from_which_on_staging_leads_everywhere(device, monkeypatch, leads_at_mib, found_mib):
-    monkeypatch.setattr(staging_calibration, "past_caches", lambda: None)
     monkeypatch.setattr(Calibration, "_staged", lambda _, __, nbytes: nbytes >> 20)
     monkeypatch.setattr(Calibration, "_driver", lambda _, nbytes: nbytes >> 20)
     # A lead of less than 5 % is none.
@@ -458,22 +456,20 @@ def test_nothing_is_staged_where_the_driver_is_faster_at_every_size(make_device,
 @pytest.mark.parametrize(
     ("seconds", "chosen"),
     [
-        (lambda _: 1.0, (4, 4 << 20, False)),
-        (lambda setting: 1 / setting.threads, (8, 4 << 20, False)),
-        (lambda setting: setting.threads, (4, 4 << 20, False)),
-        (lambda setting: 1 - setting.threads / 1000, (4, 4 << 20, False)),
-        (lambda setting: 1 / setting.slot, (4, 8 << 20, False)),
-        (lambda setting: 2 - setting.streaming, (4, 4 << 20, True)),
+        (lambda _: 1.0, (4, 4 << 20)),
+        (lambda setting: 1 / setting.threads, (8, 4 << 20)),
+        (lambda setting: setting.threads, (4, 4 << 20)),
+        (lambda setting: 1 - setting.threads / 1000, (4, 4 << 20)),
+        (lambda setting: 1 / setting.slot, (4, 8 << 20)),
     ],
-    ids=["alike", "more are faster", "fewer are faster", "hardly faster", "large slots", "streaming"],
+    ids=["alike", "more are faster", "fewer are faster", "hardly faster", "large slots"],
 )
 def test_the_fastest_setting_is_chosen_and_the_modest_one_where_they_are_alike(device, monkeypatch, seconds, chosen):
-    monkeypatch.setattr(staging_calibration, "past_caches", through_caches)
     monkeypatch.setattr(Calibration, "_staged", lambda _, setting, __: setting)
     monkeypatch.setattr(Calibration, "_seconds", lambda _, ways: [seconds(way) for way in ways])
     host, memory = PageableBuffer(device, 1), DeviceBuffer(device, 1)
     setting = Calibration(None, None, "h2d", host, memory).choose((4, 6, 8), (4 << 20, 8 << 20), 1)
-    assert (setting.threads, setting.slot, setting.streaming) == chosen
+    assert (setting.threads, setting.slot) == chosen
 
 
 def test_calibration_happens_once_and_leaves_only_what_was_chosen(device, make_copier, monkeypatch, calls):
@@ -607,12 +603,12 @@ def test_streaming_stores_copy_exactly_the_bytes(nbytes, at, to):
     assert target.tobytes() == expected.tobytes()
 
 
-def test_a_setting_says_which_stores_are_used(monkeypatch):
+def test_what_goes_to_the_device_stays_in_caches_and_what_comes_from_it_does_not(monkeypatch):
     monkeypatch.setattr(staging_calibration, "past_caches", lambda: 7)
-    assert Setting(1, SLOT, streaming=True).transfer("h2d", 0, 0, 1).copy_bytes == 7
-    assert Setting(1, SLOT, streaming=False).transfer("h2d", 0, 0, 1).copy_bytes == through_caches()
+    assert Setting(1, SLOT).transfer("h2d", 0, 0, 1).copy_bytes == through_caches()
+    assert Setting(1, SLOT).transfer("d2h", 0, 0, 1).copy_bytes == 7
     monkeypatch.setattr(staging_calibration, "past_caches", lambda: None)
-    assert Setting(1, SLOT, streaming=True).transfer("h2d", 0, 0, 1).copy_bytes == through_caches()
+    assert Setting(1, SLOT).transfer("d2h", 0, 0, 1).copy_bytes == through_caches()
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

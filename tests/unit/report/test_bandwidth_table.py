@@ -132,7 +132,7 @@ def test_a_measured_run_is_one_row_a_kind_at_any_width(result, encoding, text, w
 
 
 STAGED = {"engine": "staged", "clock": Clock.HOST, "spread": 0.0004}
-EIGHT = ("staged by 8 threads, slots of 4 MiB, streaming stores",)
+EIGHT = ("staged by 8 threads, slots of 4 MiB",)
 TWELVE = ("staged by 12 threads, slots of 4 MiB",)
 
 ENGINES = run_result(
@@ -161,7 +161,7 @@ write-combined  driver  64 MiB  55.4     0    88     –     –     –  event
 
 Median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
 [1] staged by 12 threads, slots of 4 MiB
-[2] staged by 8 threads, slots of 4 MiB, streaming stores
+[2] staged by 8 threads, slots of 4 MiB
 """
 
 ENGINES_ASCII = """\
@@ -178,7 +178,7 @@ write-combined  driver  64 MiB  55.4     0     -     -  event
 
 Median of 5 trials; +/- is its 99 % interval.
 [1] staged by 12 threads, slots of 4 MiB
-[2] staged by 8 threads, slots of 4 MiB, streaming stores
+[2] staged by 8 threads, slots of 4 MiB
 """
 
 
