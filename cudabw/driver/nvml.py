@@ -26,12 +26,14 @@ class NvmlLink:
         width: Current number of lanes.
         max_generation: Highest generation that this device in this system can use.
         max_width: Most lanes that this device in this system can use.
+        card_generation: Highest generation that this device can use in any system.
     """
 
     generation: int | None = None
     width: int | None = None
     max_generation: int | None = None
     max_width: int | None = None
+    card_generation: int | None = None
 
 
 class NvmlDevice:
@@ -55,7 +57,14 @@ class NvmlDevice:
             width=self._field("device_get_curr_pcie_link_width"),
             max_generation=self._field("device_get_max_pcie_link_generation"),
             max_width=self._field("device_get_max_pcie_link_width"),
+            card_generation=self._field("device_get_gpu_max_pcie_link_generation"),
         )
+
+    def c2c_enabled(self) -> bool | None:
+        """Whether NVLink-C2C connects the device with the processor. Never raises."""
+        mode = _ask(self._bindings, "device_get_c2c_mode_info_v", self._handle)
+        enabled = getattr(mode, "is_c2c_enabled", None)
+        return bool(enabled) if isinstance(enabled, int) else None
 
     def name(self) -> str | None:
         """Give the product's name. Never raises."""

@@ -36,25 +36,49 @@ class Clock(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Hop:
+    """A bridge on the way from a device to the host.
+
+    Attributes:
+        pci: Its PCI address.
+        generation: PCIe generation of its link.
+        width: Number of lanes of its link.
+    """
+
+    pci: str
+    generation: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """The PCI Express link between host and device, as it was while traffic ran.
 
     Attributes:
-        generation: PCIe generation, 1 to 7.
-        width: Number of lanes.
-        ceiling_bytes_per_s: What the link can carry after line coding, before protocol overhead.
-        source: Where generation and width were read: ``nvml`` or ``sysfs``.
+        generation: PCIe generation of the device's own link, 1 to 7.
+        width: Number of lanes of the device's own link.
+        ceiling_bytes_per_s: What the way to the host can carry after line coding, before protocol overhead: the
+            device's own link, or a bridge above it that carries less.
+        source: Where generation and width were read: ``nvml`` or ``sysfs``. Where copies take another way than
+            PCIe, and so nothing else is known, which: ``integrated``, ``nvlink-c2c`` or ``coherent``.
+        narrowest_hop: The bridge that sets the ceiling; null where the device's own link does.
     """
 
     generation: int | None = None
     width: int | None = None
     ceiling_bytes_per_s: float | None = None
     source: str | None = None
+    narrowest_hop: Hop | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """The device that was measured."""
+    """The device that was measured.
+
+    Attributes:
+        link: The link while traffic ran; in a list of devices, at that moment.
+        max_link: The best that the link can be.
+    """
 
     ordinal: int
     name: str
@@ -63,6 +87,7 @@ class DeviceInfo:
     emulated: bool
     memory_bytes: int | None = None
     link: Link = field(default_factory=Link)
+    max_link: Link = field(default_factory=Link)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from cudabw.system.cpu import cpu_model, cpus_available
 from cudabw.system.pseudofiles import read_text
 
 _VARIABLES: Final = (
@@ -69,8 +69,8 @@ def read_environment(
         "os": _os_name(root),
         "kernel": platform.release() or None,
         "machine": platform.machine() or None,
-        "cpu": _cpu_model(read_text(root / "proc" / "cpuinfo") or ""),
-        "cpus_available": _cpus_available(),
+        "cpu": cpu_model(root),
+        "cpus_available": cpus_available(),
         "variables": {name: _plain(environ[name]) for name in _VARIABLES if name in environ},
     }
     return facts | {str(name): _plain(value) for name, value in driver_facts.items()}
@@ -112,29 +112,6 @@ def _unquote(text: str) -> str | None:
         return " ".join(shlex.split(text)) or None
     except ValueError:  # a quote that is never closed
         return None
-
-
-def _cpu_model(cpuinfo: str) -> str | None:
-    """Give the processor's name; Arm's kernels print only numbers, which name the core just as well."""
-    fields: dict[str, str] = {}
-    for line in cpuinfo.splitlines():
-        name, colon, value = line.partition(":")
-        if colon and value.strip():
-            fields.setdefault(name.strip(), value.strip())
-    for name in ("model name", "cpu"):  # x86 and some Arm; POWER
-        if name in fields:
-            return fields[name]
-    if "CPU implementer" in fields and "CPU part" in fields:
-        return f"implementer {fields['CPU implementer']} part {fields['CPU part']}"
-    return None
-
-
-def _cpus_available() -> int | None:
-    """Count the processors that this process may run on, which are fewer than the host's under taskset or a cpuset."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):  # not every platform has it
-        return os.cpu_count()
 
 
 def _plain(value: object) -> object:

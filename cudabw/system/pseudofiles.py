@@ -19,6 +19,12 @@ def read_text(path: Path) -> str | None:
         return None
 
 
+def read_line(path: Path) -> str | None:
+    """Give the text of a file that holds one line, without what surrounds it; None for nothing. Never raises."""
+    text = read_text(path)
+    return (text.strip("\0 \t\n") or None) if text is not None else None
+
+
 def is_directory(path: Path) -> bool:
     """Say whether this is a directory that can be looked at. Never raises."""
     try:

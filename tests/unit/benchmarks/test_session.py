@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,8 +10,10 @@ import cudabw
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import Outcome
 from cudabw.benchmarks.session import describe_device, run_session
+from cudabw.driver.nvml import NvmlDevice
 from cudabw.errors import CudabwError, DriverError, Interrupted
 from cudabw.results.model import CaseResult, Link, State
+from cudabw.system.link import LinkReader
 
 CASE = CaseResult("id", "bandwidth", "pinned", "driver", "h2d", 1, State.REFUSED, "no room")
 
@@ -175,3 +178,27 @@ def test_what_distorts_figures_is_kept_and_said_before_measuring(session, monkey
 def test_a_backend_that_does_not_exist_is_the_callers_mistake():
     with pytest.raises(ValueError, match="'gpu' is not a valid Backend"):
         run_session((), lambda _: Outcome(), backend="gpu")
+
+
+@pytest.mark.usefixtures("emulate")
+def test_a_link_that_fell_short_under_load_is_said_and_kept_in_the_warnings(monkeypatch):
+    answers = {
+        "device_get_curr_pcie_link_generation": 5,
+        "device_get_curr_pcie_link_width": 8,
+        "device_get_max_pcie_link_generation": 5,
+        "device_get_max_pcie_link_width": 16,
+    }
+    functions = {name: lambda _, value=value: value for name, value in answers.items()}
+    reader = LinkReader("0000:17:00.0", NvmlDevice(SimpleNamespace(**functions), 1))
+    monkeypatch.setattr("cudabw.benchmarks.session.link_reader", lambda *_, **__: reader)
+    said = []
+
+    def benchmark(session):
+        session.sample_link()
+        return Outcome((CASE,), warnings=("first",))
+
+    result = run_session((), benchmark, backend="emulated", observer=Observer(notify=said.append))
+    assert result.warnings[0] == "first"
+    assert result.warnings[1].startswith("The PCIe link of 0000:17:00.0 ran at Gen5 x8 under load, below the Gen5 x16")
+    assert said == [result.warnings[1]]
+    assert (result.device.link.width, result.device.max_link.width) == (8, 16)

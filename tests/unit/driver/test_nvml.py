@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,7 @@ class FakeBindings:
             "device_get_curr_pcie_link_width": 16,
             "device_get_max_pcie_link_generation": 6,
             "device_get_max_pcie_link_width": 32,
+            "device_get_gpu_max_pcie_link_generation": 7,
             "device_get_name": "NVIDIA H200",
             "device_get_uuid": UUID,
             "system_get_driver_version": "580.159.03",
@@ -149,17 +151,20 @@ def test_a_null_handle_is_no_device() -> None:
 
 
 def test_a_link_has_each_field_from_its_own_question() -> None:
-    assert NvmlDevice(FakeBindings(), 1).link() == NvmlLink(generation=5, width=16, max_generation=6, max_width=32)
+    assert NvmlDevice(FakeBindings(), 1).link() == NvmlLink(
+        generation=5, width=16, max_generation=6, max_width=32, card_generation=7
+    )
 
 
 @pytest.mark.parametrize("useless", [NotSupportedError("Not Supported"), 0, 0xFFFFFFFF, None, "5"])
 @pytest.mark.parametrize(
     ("function", "link"),
     [
-        ("device_get_curr_pcie_link_generation", NvmlLink(None, 16, 6, 32)),
-        ("device_get_curr_pcie_link_width", NvmlLink(5, None, 6, 32)),
-        ("device_get_max_pcie_link_generation", NvmlLink(5, 16, None, 32)),
-        ("device_get_max_pcie_link_width", NvmlLink(5, 16, 6, None)),
+        ("device_get_curr_pcie_link_generation", NvmlLink(None, 16, 6, 32, 7)),
+        ("device_get_curr_pcie_link_width", NvmlLink(5, None, 6, 32, 7)),
+        ("device_get_max_pcie_link_generation", NvmlLink(5, 16, None, 32, 7)),
+        ("device_get_max_pcie_link_width", NvmlLink(5, 16, 6, None, 7)),
+        ("device_get_gpu_max_pcie_link_generation", NvmlLink(5, 16, 6, 32, None)),
     ],
 )
 def test_a_field_without_an_answer_is_none_and_the_others_stay(function: str, useless: object, link: NvmlLink) -> None:
@@ -169,7 +174,7 @@ def test_a_field_without_an_answer_is_none_and_the_others_stay(function: str, us
 @given(st.integers(1, 63), st.integers(1, 63))
 def test_every_value_that_the_link_status_register_can_hold_is_given(generation: int, width: int) -> None:
     answers = {"device_get_curr_pcie_link_generation": generation, "device_get_curr_pcie_link_width": width}
-    assert NvmlDevice(FakeBindings(**answers), 1).link() == NvmlLink(generation, width, 6, 32)
+    assert NvmlDevice(FakeBindings(**answers), 1).link() == NvmlLink(generation, width, 6, 32, 7)
 
 
 def test_bindings_that_lack_every_function_give_nothing() -> None:
@@ -209,3 +214,16 @@ def test_the_installed_bindings_have_each_function_that_is_asked(function: str, 
     module = pytest.importorskip("cuda.bindings.nvml")
     assert list(inspect.signature(getattr(module, function)).parameters) == parameters
     assert function in {*FakeBindings().answers, *vars(FakeBindings)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "enabled"),
+    [
+        (SimpleNamespace(is_c2c_enabled=1), True),
+        (SimpleNamespace(is_c2c_enabled=0), False),
+        (SimpleNamespace(), None),
+        (NotSupportedError("no"), None),
+    ],
+)
+def test_nvlink_c2c_is_on_or_off_or_not_known(answer: object, enabled: bool | None) -> None:
+    assert NvmlDevice(FakeBindings(device_get_c2c_mode_info_v=answer), 1).c2c_enabled() is enabled
