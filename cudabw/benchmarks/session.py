@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 from cudabw import __version__
 from cudabw.benchmarks.observer import Observer
 from cudabw.driver.calls import format_version
+from cudabw.driver.hints import SystemProbe
+from cudabw.driver.identity import identify
 from cudabw.driver.loader import Backend, load_driver
-from cudabw.driver.nvml import Nvml
+from cudabw.driver.nvml import Nvml, in_nvml
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.results.model import CaseResult, DeviceInfo, Link, RunError, RunResult
-from cudabw.runtime.device import Device
+from cudabw.runtime.device import Device, device_count
 from cudabw.runtime.resources import resources
-from cudabw.system.environment import distortions, read_environment
+from cudabw.system.environment import read_environment
+from cudabw.system.gpu import read_gpu, with_gpu_after
 from cudabw.system.inventory import describe
 from cudabw.system.link import LinkSampler, link_reader
+from cudabw.system.variables import distortions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,7 +83,7 @@ def run_session(
             if driver.emulated:
                 owned.callback(driver.api.close)
             nvml = _open_nvml(driver, owned)
-            result = replace(result, environment=_environment(driver, nvml))
+            result = replace(result, environment=_environment(driver, nvml, ordinal))
             device = owned.enter_context(Device(driver, ordinal))
             result = replace(result, device=describe_device(device))
             reader = _link_reader(device, nvml)
@@ -130,6 +134,7 @@ def _with_outcome(
 
 def _at_its_end(result: RunResult, link: Link, reader: LinkReader, observer: Observer) -> RunResult:
     """The result with what can be said only when the last batch is over."""
+    result = replace(result, environment=with_gpu_after(result.environment, reader.nvml))
     shortfall = reader.shortfall(link)
     if shortfall is None:
         return result
@@ -150,17 +155,26 @@ def _open_nvml(driver: Driver, owned: ExitStack) -> Nvml | None:
 
 
 def _link_reader(device: Device, nvml: Nvml | None) -> LinkReader:
-    nvml_device = None if nvml is None else nvml.device(device.pci, device.uuid)
-    return link_reader(device.identity, nvml_device, emulated=device.driver.emulated)
+    return link_reader(device.identity, in_nvml(nvml, device.identity), emulated=device.driver.emulated)
 
 
-def _environment(driver: Driver, nvml: Nvml | None) -> dict[str, object]:
+def _environment(driver: Driver, nvml: Nvml | None, ordinal: int) -> dict[str, object]:
     facts: dict[str, object] = {
+        "nvidia_driver": None if nvml is None else nvml.driver_version(),
         "cuda_driver": format_version(driver.version()),
         "cuda_bindings": driver.bindings_version(),
-        "nvidia_driver": None if nvml is None else nvml.driver_version(),
+        "kernel_module": SystemProbe().kernel_module_version(),
+        "libcuda": driver.path,
+        "nvml": None if nvml is None else nvml.library_version(),
     }
-    return read_environment(facts, os.environ)
+    return read_environment(facts, os.environ, gpu=_gpu(driver, nvml, ordinal))
+
+
+def _gpu(driver: Driver, nvml: Nvml | None, ordinal: int) -> dict[str, object] | None:
+    if driver.emulated or not 0 <= ordinal < device_count(driver):
+        return None
+    identity = identify(driver, ordinal)
+    return read_gpu(nvml, in_nvml(nvml, identity), identity.pci)
 
 
 def _run_error(error: CudabwError) -> RunError:

@@ -187,6 +187,8 @@ class RunResult:
         started: UTC time in ISO 8601.
         finished: UTC time in ISO 8601; null in results that were kept while the run still went on.
         device: Null where no device could be opened.
+        environment: What the figures were taken under, as ``docs/environment.md`` explains.
+        tags: What the user calls this run, by ``--tag``.
         cases: Of all benchmarks of the run.
         launch_overhead: What launches showed beyond their cases; not in the document where none were measured.
         warnings: What may distort the figures, one sentence each.
@@ -199,6 +201,7 @@ class RunResult:
     tool_version: str
     device: DeviceInfo | None = None
     environment: Mapping[str, object] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
     cases: tuple[Case, ...] = ()
     launch_overhead: LaunchOverhead | None = None
     warnings: tuple[str, ...] = ()

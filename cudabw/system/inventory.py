@@ -11,7 +11,7 @@ from cudabw import __version__
 from cudabw.driver.calls import format_version
 from cudabw.driver.identity import identify
 from cudabw.driver.loader import Backend, load_driver
-from cudabw.driver.nvml import Nvml
+from cudabw.driver.nvml import Nvml, in_nvml
 from cudabw.errors import CudabwError
 from cudabw.results.inventory import Inventory
 from cudabw.results.model import DeviceInfo, RunError
@@ -82,7 +82,6 @@ def describe(identity: Identity, *, emulated: bool) -> DeviceInfo:
 
 def _listed(driver: Driver, ordinal: int, nvml: Nvml | None, root: Path) -> DeviceInfo:
     identity = identify(driver, ordinal)
-    nvml_device = None if nvml is None else nvml.device(identity.pci, identity.uuid)
-    reader = link_reader(identity, nvml_device, emulated=driver.emulated, root=root)
+    reader = link_reader(identity, in_nvml(nvml, identity), emulated=driver.emulated, root=root)
     device = describe(identity, emulated=driver.emulated)
     return replace(device, link=reader.read(), max_link=reader.read_max())

@@ -33,6 +33,22 @@ def is_directory(path: Path) -> bool:
         return False
 
 
+def exists(path: Path) -> bool:
+    """Say whether there is anything of this name that can be looked at. Never raises."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def count_entries(path: Path) -> int | None:
+    """Count what a directory holds, or give None where it cannot be listed. Never raises."""
+    try:
+        return sum(1 for _ in path.iterdir())
+    except (OSError, ValueError):
+        return None
+
+
 def parse_number(text: str | None) -> int | None:
     """Read a whole number that stands alone, or give None: for ``max``, a sign, a fraction and no text at all."""
     digits = text.strip() if text is not None else ""

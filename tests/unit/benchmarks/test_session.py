@@ -13,6 +13,7 @@ from cudabw.benchmarks.session import describe_device, run_session
 from cudabw.driver.nvml import NvmlDevice
 from cudabw.errors import CudabwError, DriverError, Interrupted
 from cudabw.results.model import CaseResult, Link, State
+from cudabw.system.gpu import read_gpu
 from cudabw.system.link import LinkReader
 
 CASE = CaseResult("id", "bandwidth", "pinned", "driver", "h2d", 1, State.REFUSED, "no room")
@@ -51,7 +52,7 @@ def test_a_result_says_what_ran_where_and_when(session):
     assert (result.cases, result.error, result.interrupted) == ((CASE,), None, False)
     assert result.device.emulated is True
     assert result.device.link == Link()
-    assert result.environment["cuda_bindings"].split(".")[0] in ("12", "13")
+    assert result.environment["software"]["cuda_bindings"].split(".")[0] in ("12", "13")
 
 
 def test_a_benchmark_is_given_the_device_that_was_asked_for_and_whom_to_talk_to(session, emulate):
@@ -202,3 +203,18 @@ def test_a_link_that_fell_short_under_load_is_said_and_kept_in_the_warnings(monk
     assert result.warnings[1].startswith("The PCIe link of 0000:17:00.0 ran at Gen5 x8 under load, below the Gen5 x16")
     assert said == [result.warnings[1]]
     assert (result.device.link.width, result.device.max_link.width) == (8, 16)
+
+
+@pytest.mark.usefixtures("emulate")
+def test_the_clocks_of_a_gpu_are_read_before_its_context_is_made_and_again_when_the_run_ends(monkeypatch):
+    clocks = iter([0x1, 0x40])
+    nvml = NvmlDevice(SimpleNamespace(device_get_current_clocks_event_reasons=lambda _: next(clocks)), 1)
+    monkeypatch.setattr("cudabw.benchmarks.session._gpu", lambda *_: read_gpu(None, nvml, None))
+    monkeypatch.setattr("cudabw.benchmarks.session.link_reader", lambda *_, **__: LinkReader(None, nvml))
+    gpu = run_session((), lambda _: Outcome(), backend="emulated").environment["gpu"]
+    assert (gpu["before"]["reasons"], gpu["before"]["throttled"]) == (["gpu_idle"], False)
+    assert (gpu["after"]["reasons"], gpu["after"]["throttled"]) == (["hw_thermal_slowdown"], True)
+
+
+def test_the_emulated_device_has_no_state_of_a_gpu(session):
+    assert session().environment["gpu"] is None

@@ -207,7 +207,8 @@ def test_one_more_run_of_many_that_scatter_is_hardly_ever_called_faster_or_slowe
 # Whole runs
 
 
-def run_of(*cases, device=GPU, version="1", **environment):
+def run_of(*cases, device=GPU, version="1", cpu=None, variables=None, **software):
+    environment = {"cpu": {"model": cpu}, "software": software, "variables": variables}
     return RunResult(("bandwidth",), "", version, device=device, environment=environment, cases=cases)
 
 

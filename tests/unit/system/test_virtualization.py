@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cudabw.system.virtualization import in_virtual_machine, machine_product
+from cudabw.system.virtualization import (
+    confidential_guest,
+    in_virtual_machine,
+    iommu_arguments,
+    iommu_units,
+    machine_product,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,3 +67,30 @@ def test_the_machine_is_named_as_its_firmware_names_it(
     tmp_path: Path, files: dict[str, str], product: str | None
 ) -> None:
     assert machine_product(write(tmp_path, **files)) == product
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("dev/tdx_guest", "tdx"),
+        ("dev/tdx-guest", "tdx"),
+        ("dev/sev-guest", "sev"),
+        ("sys/bus/platform/devices/arm-cca-dev", "cca"),
+        ("dev/kvm", None),
+    ],
+)
+def test_a_confidential_guest_is_known_by_what_its_kernel_has(tmp_path: Path, name: str, kind: str | None) -> None:
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text("")
+    assert confidential_guest(tmp_path) == kind
+
+
+def test_a_processor_that_could_host_confidential_guests_is_not_one(tmp_path: Path) -> None:
+    assert confidential_guest(write(tmp_path, cpuinfo="flags\t: fpu sev sev_es sev_snp\n")) is None
+    assert confidential_guest(write(tmp_path, cpuinfo="flags\t: fpu tdx_guest\n")) == "tdx"
+
+
+def test_a_machine_without_an_iommu_differs_from_one_that_does_not_say(tmp_path: Path) -> None:
+    assert (iommu_units(tmp_path), iommu_arguments(tmp_path)) == (None, ())
+    (tmp_path / "sys/class/iommu").mkdir(parents=True)
+    assert iommu_units(tmp_path) == 0
