@@ -25,7 +25,7 @@ _REASONS: Final = {
     0x200: "board_limit",
     0x400: "reliability",
 }
-THROTTLING: Final = frozenset(_REASONS.values()) - {
+THROTTLING_REASONS: Final = frozenset(_REASONS.values()) - {
     "gpu_idle",
     "applications_clocks_setting",
     "sync_boost",

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cudabw.driver.nvml_state import THROTTLING
+from cudabw.driver.nvml_state import THROTTLING_REASONS
 from cudabw.system.pci import pci_folder
 from cudabw.system.pseudofiles import read_line
 
@@ -72,7 +72,7 @@ def with_gpu_after(environment: Mapping[str, object], device: NvmlDevice | None)
 
 def throttled(clocks: NvmlClocks) -> bool | None:
     """Whether a GPU holds its clocks down to protect itself; None where NVML does not say."""
-    return None if clocks.reasons is None else not THROTTLING.isdisjoint(clocks.reasons)
+    return None if clocks.reasons is None else not THROTTLING_REASONS.isdisjoint(clocks.reasons)
 
 
 def other_processes(device: NvmlDevice | None) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from cudabw.system.pseudofiles import parse_number, read_text
+from cudabw.system.pseudofiles import parse_number, read_line, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +16,10 @@ _ADDRESS: Final = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,
 _FOLDER: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 # "32.0 GT/s PCIe"; Linux before 5.7 wrote "8 GT/s".
 _SPEED: Final = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,4})?) GT/s(?: PCIe)?", re.ASCII)
+
+_NVIDIA: Final = "0x10de"
+_DISPLAY: Final = "0x03"
+"""The class of display controllers, to which also GPUs without a display belong."""
 
 
 def sysfs_address(pci: str | None) -> str | None:
@@ -48,6 +52,31 @@ def bridges_above(folder: Path) -> Iterator[Path]:
         if not _FOLDER.fullmatch(parent.name):
             return
         yield parent
+
+
+def nvidia_gpus(root: Path) -> list[tuple[str, str | None]]:
+    """The address of every NVIDIA GPU on the bus, and the kernel driver that uses it. Never raises.
+
+    Args:
+        root: Where ``/sys`` is found.
+    """
+    try:
+        folders = sorted((root / "sys" / "bus" / "pci" / "devices").iterdir())
+    except OSError:
+        return []
+    return [(folder.name, _kernel_driver(folder)) for folder in folders if _is_nvidia_gpu(folder)]
+
+
+def _is_nvidia_gpu(folder: Path) -> bool:
+    kind = read_line(folder / "class") or ""
+    return read_line(folder / "vendor") == _NVIDIA and kind.startswith(_DISPLAY)
+
+
+def _kernel_driver(folder: Path) -> str | None:
+    try:
+        return (folder / "driver").readlink().name
+    except OSError:
+        return None
 
 
 def transfers_per_s(folder: Path, which: str) -> float | None:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 _MOST_DIGITS: Final = 20
 """Digits of 2**64, the widest number that the kernel prints into these files."""
 
+_MOST_PROCESSORS: Final = 1 << 16
+"""More than any machine has: what claims more is no list of processors."""
+
 
 def read_text(path: Path) -> str | None:
     """Give a file's text, or None where it cannot be read. Never raises."""
@@ -55,3 +58,14 @@ def parse_number(text: str | None) -> int | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
         return None
     return int(digits)
+
+
+def parse_cpu_list(text: str | None) -> frozenset[int]:
+    """Read a list of processors as the kernel writes it, such as ``0-3,8``; empty for what is none."""
+    numbers: set[int] = set()
+    for part in (text or "").strip().split(","):
+        first, dash, last = part.partition("-")
+        low, high = parse_number(first), parse_number(last if dash else first)
+        if low is not None and high is not None and high - low < _MOST_PROCESSORS:
+            numbers.update(range(low, high + 1))
+    return frozenset(numbers)

@@ -69,17 +69,23 @@ def other_variables(environ: Mapping[str, str]) -> list[object]:
     return [plain(name) for name in sorted(environ) if name.startswith(_PREFIXES) and name not in _VARIABLES]
 
 
-def is_on(environ: Mapping[str, str], name: str) -> bool:
-    """Whether a variable is set to something; empty or ``0`` is off."""
-    return environ.get(name, "").strip() not in ("", "0")
-
-
 def distortions(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Say what in the environment distorts a measurement, one sentence for each; empty or ``0`` is off.
 
     Args:
         environ: The environment variables, such as ``os.environ``.
     """
-    return tuple(
-        f"{name}={plain(environ[name])} {effect}." for name, effect in _DISTORTING.items() if is_on(environ, name)
-    )
+    sentences = (distortion(environ, name) for name in _DISTORTING)
+    return tuple(sentence for sentence in sentences if sentence is not None)
+
+
+def distortion(environ: Mapping[str, str], name: str) -> str | None:
+    """Say how one of the variables that distort does so; None where it is off.
+
+    Args:
+        environ: The environment variables.
+        name: The variable.
+    """
+    if environ.get(name, "").strip() in ("", "0"):
+        return None
+    return f"{name}={plain(environ[name])} {_DISTORTING[name]}."

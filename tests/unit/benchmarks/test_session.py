@@ -9,7 +9,7 @@ import pytest
 import cudabw
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import Outcome
-from cudabw.benchmarks.session import describe_device, run_session
+from cudabw.benchmarks.session import _gpu, describe_device, run_session
 from cudabw.driver.nvml import NvmlDevice
 from cudabw.errors import CudabwError, DriverError, Interrupted
 from cudabw.results.model import CaseResult, Link, State
@@ -218,3 +218,11 @@ def test_the_clocks_of_a_gpu_are_read_before_its_context_is_made_and_again_when_
 
 def test_the_emulated_device_has_no_state_of_a_gpu(session):
     assert session().environment["gpu"] is None
+
+
+@pytest.mark.parametrize("ordinal", [1, -1])
+def test_of_a_gpu_that_is_not_there_nothing_is_read(make_device, ordinal):
+    driver = make_device().driver
+    driver.emulated = False
+    assert _gpu(driver, None, ordinal) is None
+    assert _gpu(driver, None, 0)["other_processes"] is None

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabw.system.pseudofiles import count_entries, exists, is_directory, parse_number, read_line, read_text
+from cudabw.system.pseudofiles import (
+    count_entries,
+    exists,
+    is_directory,
+    parse_cpu_list,
+    parse_number,
+    read_line,
+    read_text,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,3 +75,25 @@ def test_a_line_is_read_without_what_surrounds_it(tmp_path: Path, text: str, lin
     (tmp_path / "file").write_text(text)
     assert read_line(tmp_path / "file") == line
     assert read_line(tmp_path / "missing") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "processors"),
+    [
+        ("0-3\n", {0, 1, 2, 3}),
+        ("0-1,8,10-11\n", {0, 1, 8, 10, 11}),
+        ("5", {5}),
+        ("\n", set()),
+        (None, set()),
+        ("3-1", set()),
+        ("0-99999999999", set()),
+        ("a-b,-1", set()),
+    ],
+)
+def test_a_list_of_processors_is_read(text: str | None, processors: set[int]) -> None:
+    assert parse_cpu_list(text) == processors
+
+
+@given(st.frozensets(st.integers(0, 500)))
+def test_every_set_of_processors_is_read_back(numbers: frozenset[int]) -> None:
+    assert parse_cpu_list(",".join(map(str, sorted(numbers)))) == numbers
