@@ -11,6 +11,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from cudabw.driver.library import require_bindings
 from cudabw.driver.nvml_state import (
     COMPUTE_MODES,
     VIRTUALIZATION_MODES,
@@ -174,6 +175,8 @@ class Nvml:
             None where there is no such module, no library, or the library does not initialise.
         """
         try:
+            if bindings is None:
+                require_bindings()  # nothing else named cuda is ever executed
             module = importlib.import_module(_MODULE) if bindings is None else bindings
             module.init_v2()  # type: ignore[attr-defined]  # the module carries no type information
         except Exception:  # noqa: BLE001 - the loader, the linker and NVML each raise a family of their own

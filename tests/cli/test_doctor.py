@@ -348,3 +348,20 @@ def test_the_document_is_strict_and_of_this_schema(machine, document):
     run = document("doctor").json
     assert list(run) == ["schema", "tool", "interrupted", "error", "emulated", "summary", "findings"]
     assert json.dumps(run["findings"][0]["why"]).isascii()
+
+
+def test_a_module_that_stands_in_the_way_is_named_and_not_executed(spawn, tmp_path):
+    (tmp_path / "cuda.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    done = spawn("doctor", "--json", environment={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
+    (driver,) = [finding for finding in json.loads(done.stdout)["findings"] if finding["check"] == "driver"]
+    assert (done.returncode, driver["verdict"]) == (5, "wrong")
+    assert driver["seen"] == f"{tmp_path / 'cuda.py'} stands in the way of NVIDIA's package of the same name"
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_library_that_is_none_is_named(spawn, tmp_path):
+    (tmp_path / "libcuda.so.1").write_text("")
+    done = spawn("doctor", environment={"LD_LIBRARY_PATH": str(tmp_path)}, text=True)
+    seen = f"The CUDA driver library was found at {tmp_path}/libcuda.so.1 but not loadable: file too short"
+    assert (done.returncode, done.stderr) == (5, "")
+    assert f"\nwrong      driver         {seen}\n" in done.stdout
