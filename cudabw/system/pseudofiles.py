@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 _MOST_DIGITS: Final = 20
 """Digits of 2**64, the widest number that the kernel prints into these files."""
 
-_MOST_PROCESSORS: Final = 1 << 16
-"""More than any machine has: what claims more is no list of processors."""
+_LARGEST_LISTED: Final = 1 << 16
+"""No list of the kernel's goes so far: it is built for at most 8192 CPUs and 1024 nodes."""
 
 
 def read_text(path: Path) -> str | None:
@@ -60,12 +60,15 @@ def parse_number(text: str | None) -> int | None:
     return int(digits)
 
 
-def parse_cpu_list(text: str | None) -> frozenset[int]:
-    """Read a list of processors as the kernel writes it, such as ``0-3,8``; empty for what is none."""
+def parse_number_list(text: str | None) -> frozenset[int] | None:
+    """Read the kernel's list of CPUs or nodes, such as ``0-3,8``, or give None; an empty list is one too."""
+    if text is None:
+        return None
     numbers: set[int] = set()
-    for part in (text or "").strip().split(","):
+    for part in filter(None, text.strip().split(",")):
         first, dash, last = part.partition("-")
         low, high = parse_number(first), parse_number(last if dash else first)
-        if low is not None and high is not None and high - low < _MOST_PROCESSORS:
-            numbers.update(range(low, high + 1))
+        if low is None or high is None or not low <= high <= _LARGEST_LISTED:
+            return None
+        numbers.update(range(low, high + 1))
     return frozenset(numbers)

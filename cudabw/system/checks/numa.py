@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudabw.system.checks.check import Check, attention, each_gpu, ok, unknown
 from cudabw.system.pci import pci_folder
-from cudabw.system.pseudofiles import parse_cpu_list, parse_number, read_text
+from cudabw.system.pseudofiles import parse_number, parse_number_list, read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,8 @@ def _processors_by_node(root: Path) -> dict[int, frozenset[int]]:
     folder = root / "sys" / "devices" / "system" / "node"
     nodes = {}
     for path in sorted(folder.glob("node[0-9]*")):
-        number, processors = parse_number(path.name.removeprefix("node")), parse_cpu_list(read_text(path / "cpulist"))
+        number = parse_number(path.name.removeprefix("node"))
+        processors = parse_number_list(read_text(path / "cpulist"))
         # A node without processors is memory alone, such as a coherent GPU's own.
         if number is not None and processors:
             nodes[number] = processors
@@ -61,7 +62,7 @@ def _allowed(root: Path) -> frozenset[int] | None:
     for line in (read_text(root / "proc" / "self" / "status") or "").splitlines():
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
-            return parse_cpu_list(value)
+            return parse_number_list(value)
     return None
 
 
