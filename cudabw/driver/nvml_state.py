@@ -25,13 +25,10 @@ _REASONS: Final = {
     0x200: "board_limit",
     0x400: "reliability",
 }
-THROTTLING_REASONS: Final = frozenset(_REASONS.values()) - {
-    "gpu_idle",
-    "applications_clocks_setting",
-    "sync_boost",
-    "display_clock_setting",
-}
-"""The reasons by which the GPU protects itself; the others are its rest or somebody's wish."""
+THROTTLING_REASONS: Final = frozenset(
+    {"sw_power_cap", "hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
+)
+"""The reasons by which the GPU protects itself. The others are its rest, somebody's wish, or the most it can do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _BY_HARDWARE: Final = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
 """The hardware's own emergency brakes: heat, or a power supply that falls short."""
 
+_WISHES: Final = frozenset({"applications_clocks_setting", "sync_boost", "display_clock_setting"})
+
 _SHOW_REASONS: Final = "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"
 
 
@@ -29,9 +31,9 @@ def _look_at_throttling(_machine: Machine, gpu: Gpu) -> Sight:
         return wrong(f"{now}; slowed down by the hardware: {reasons}", f"{_SHOW_REASONS} -i {gpu.pci}")
     if not THROTTLING_REASONS.isdisjoint(clocks.reasons):
         return attention(f"{now}; throttled: {reasons}", f"{_SHOW_REASONS} -i {gpu.pci}")
-    if set(clocks.reasons) - {"gpu_idle"}:
+    if not _WISHES.isdisjoint(clocks.reasons):
         return attention(f"{now}; clocks are set lower: {reasons}", f"sudo nvidia-smi -i {gpu.pci} -rgc -rmc -rac")
-    return ok(f"not throttled; {now} at rest" if clocks.reasons else f"not throttled; {now}")
+    return ok(f"not throttled; {now} at rest" if "gpu_idle" in clocks.reasons else f"not throttled; {now}")
 
 
 def _look_at_processes(_machine: Machine, gpu: Gpu) -> Sight:

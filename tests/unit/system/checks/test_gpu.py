@@ -94,6 +94,7 @@ SHOW = f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {PCI}"
     [
         (0x0, ("ok", "not throttled; 1980 MHz, 41 C", "")),
         (0x1, ("ok", "not throttled; 1980 MHz, 41 C at rest", "")),
+        (0x600, ("ok", "not throttled; 1980 MHz, 41 C", "")),
         (0x4, ("attention", "1980 MHz, 41 C; throttled: sw_power_cap", SHOW)),
         (0x20, ("attention", "1980 MHz, 41 C; throttled: sw_thermal_slowdown", SHOW)),
         (0x40, ("wrong", f"{BY_HARDWARE} hw_thermal_slowdown", SHOW)),
