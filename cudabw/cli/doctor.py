@@ -26,7 +26,7 @@ def command(*, backend: str, as_json: bool) -> int:
     """
     from cudabw.benchmarks.link_under_load import link_under_load
     from cudabw.cli.main import notify, show_error
-    from cudabw.cli.present import rendered, write_result
+    from cudabw.cli.printing import rendered, write_result
     from cudabw.cli.signals import StopSignals
     from cudabw.report.doctor_table import print_diagnosis
     from cudabw.results.diagnosis import diagnosis_to_json

@@ -1,6 +1,11 @@
 """``--tag`` on every command that measures."""
 
+import json
+
 import pytest
+
+from cudabw.benchmarks import api
+from cudabw.results.model import RunResult
 
 COMMANDS = {
     "bandwidth": ("bandwidth", "--pinned", "--size", "4KiB", "--trials", "1"),
@@ -35,3 +40,20 @@ def test_a_tag_has_one_value(command):
     done = command(*COMMANDS["bandwidth"], "--tag", "a=1", "--tag", "a=2")
     assert (done.code, done.out) == (2, "")
     assert "Invalid value for '--tag': 'a' cannot be both '1' and '2'" in done.err
+
+
+def test_a_file_has_the_tags_from_the_first_moment_on(command, emulate, monkeypatch, tmp_path):
+    emulate(clock={"h2d": 50e9, "d2h": 25e9})
+    path, seen = tmp_path / "result.json", []
+
+    def run_plans(*arguments, **settings):
+        seen.append(json.loads(path.read_text()))
+        settings["observer"].keep(lambda: RunResult((), "", ""))
+        seen.append(json.loads(path.read_text()))
+        return real(*arguments, **settings)
+
+    real = api.run_plans
+    monkeypatch.setattr(api, "run_plans", run_plans)
+    command(*COMMANDS["bandwidth"], "--backend", "emulated", "--tag", "node=a7", "-o", path)
+    seen.append(json.loads(path.read_text()))
+    assert [document["tags"] for document in seen] == [{"node": "a7"}] * 3
