@@ -48,12 +48,14 @@ def test_a_file_has_the_tags_from_the_first_moment_on(command, emulate, monkeypa
 
     def run_plans(*arguments, **settings):
         seen.append(json.loads(path.read_text()))
-        settings["observer"].keep(lambda: RunResult((), "", ""))
+        settings["observer"].keep(lambda: RunResult(("kept",), "", ""))
         seen.append(json.loads(path.read_text()))
         return real(*arguments, **settings)
 
     real = api.run_plans
+    monkeypatch.setattr("cudabw.cli.outputs.LEAST_INTERVAL_S", 0.0)
     monkeypatch.setattr(api, "run_plans", run_plans)
     command(*COMMANDS["bandwidth"], "--backend", "emulated", "--tag", "node=a7", "-o", path)
     seen.append(json.loads(path.read_text()))
+    assert seen[1]["command"] == ["kept"]
     assert [document["tags"] for document in seen] == [{"node": "a7"}] * 3
