@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 from cudabw import __version__
 from cudabw.benchmarks.observer import Observer
 from cudabw.driver.calls import format_version
+from cudabw.driver.hints import SystemProbe
+from cudabw.driver.identity import identify
 from cudabw.driver.loader import Backend, load_driver
-from cudabw.driver.nvml import Nvml
+from cudabw.driver.nvml import Nvml, in_nvml
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.results.model import CaseResult, DeviceInfo, Link, RunError, RunResult
-from cudabw.runtime.device import Device
+from cudabw.runtime.device import Device, device_count
 from cudabw.runtime.resources import resources
-from cudabw.system.environment import distortions, read_environment
+from cudabw.system.environment import read_environment
+from cudabw.system.gpu import read_gpu, with_gpu_after
 from cudabw.system.inventory import describe
-from cudabw.system.link import LinkSampler
+from cudabw.system.link import LinkSampler, link_reader
+from cudabw.system.variables import distortions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from cudabw.benchmarks.outcome import Keep, Outcome
     from cudabw.driver.calls import Driver
+    from cudabw.system.link import LinkReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +83,11 @@ def run_session(
             if driver.emulated:
                 owned.callback(driver.api.close)
             nvml = _open_nvml(driver, owned)
-            result = replace(result, environment=_environment(driver, nvml))
+            result = replace(result, environment=_environment(driver, nvml, ordinal))
             device = owned.enter_context(Device(driver, ordinal))
             result = replace(result, device=describe_device(device))
-            result, ended_by = _measure(result, device, _link_sampler(device, nvml), observer, benchmark, finish_case)
+            reader = _link_reader(device, nvml)
+            result, ended_by = _measure(result, device, reader, observer, benchmark, finish_case)
     except CudabwError as error:
         # A device that was lost while it was measured also fails to close; the first failure tells more.
         ended_by = ended_by or error
@@ -95,34 +101,45 @@ def run_session(
 def _measure(
     result: RunResult,
     device: Device,
-    sampler: LinkSampler,
+    reader: LinkReader,
     observer: Observer,
     benchmark: Callable[[Session], Outcome],
     finish_case: Callable[[CaseResult, Link], CaseResult],
 ) -> tuple[RunResult, CudabwError | None]:
     """The result with its cases, and what ended the benchmark early."""
+    sampler = LinkSampler(reader)
+    described = replace(describe_device(device), max_link=reader.read_max())
 
     def measured(outcome: Outcome) -> RunResult:
-        return _with_outcome(result, outcome, sampler.best(), finish_case)
+        link = sampler.best()
+        return _with_outcome(replace(result, device=replace(described, link=link)), outcome, link, finish_case)
 
     def keep(so_far: Callable[[], Outcome]) -> None:
         observer.keep(lambda: measured(so_far()))
 
     outcome = benchmark(Session(device, observer, sampler.sample, keep))
-    return measured(outcome), outcome.interrupted or outcome.error
+    return _at_its_end(measured(outcome), sampler.best(), reader, observer), outcome.interrupted or outcome.error
 
 
 def _with_outcome(
     result: RunResult, outcome: Outcome, link: Link, finish_case: Callable[[CaseResult, Link], CaseResult]
 ) -> RunResult:
-    assert result.device is not None  # noqa: S101 - set by the caller; for the type checker
     return replace(
         result,
-        device=replace(result.device, link=link),
         cases=tuple(finish_case(case, link) if isinstance(case, CaseResult) else case for case in outcome.cases),
         launch_overhead=outcome.launch_overhead,
         warnings=result.warnings + outcome.warnings,
     )
+
+
+def _at_its_end(result: RunResult, link: Link, reader: LinkReader, observer: Observer) -> RunResult:
+    """The result with what can be said only when the last batch is over."""
+    result = replace(result, environment=with_gpu_after(result.environment, reader.nvml))
+    shortfall = reader.shortfall(link)
+    if shortfall is None:
+        return result
+    observer.notify(shortfall)
+    return replace(result, warnings=(*result.warnings, shortfall))
 
 
 def describe_device(device: Device) -> DeviceInfo:
@@ -137,20 +154,27 @@ def _open_nvml(driver: Driver, owned: ExitStack) -> Nvml | None:
     return nvml
 
 
-def _link_sampler(device: Device, nvml: Nvml | None) -> LinkSampler:
-    if device.driver.emulated:
-        return LinkSampler(None, None, integrated=True)
-    nvml_device = None if nvml is None else nvml.device(device.pci, device.uuid)
-    return LinkSampler(device.pci, nvml_device, integrated=device.integrated)
+def _link_reader(device: Device, nvml: Nvml | None) -> LinkReader:
+    return link_reader(device.identity, in_nvml(nvml, device.identity), emulated=device.driver.emulated)
 
 
-def _environment(driver: Driver, nvml: Nvml | None) -> dict[str, object]:
+def _environment(driver: Driver, nvml: Nvml | None, ordinal: int) -> dict[str, object]:
     facts: dict[str, object] = {
+        "nvidia_driver": None if nvml is None else nvml.driver_version(),
         "cuda_driver": format_version(driver.version()),
         "cuda_bindings": driver.bindings_version(),
-        "nvidia_driver": None if nvml is None else nvml.driver_version(),
+        "kernel_module": SystemProbe().kernel_module_version(),
+        "libcuda": driver.path,
+        "nvml": None if nvml is None else nvml.library_version(),
     }
-    return read_environment(facts, os.environ)
+    return read_environment(facts, os.environ, gpu=_gpu(driver, nvml, ordinal))
+
+
+def _gpu(driver: Driver, nvml: Nvml | None, ordinal: int) -> dict[str, object] | None:
+    if driver.emulated or not 0 <= ordinal < device_count(driver):
+        return None
+    identity = identify(driver, ordinal)
+    return read_gpu(nvml, in_nvml(nvml, identity), identity.pci)
 
 
 def _run_error(error: CudabwError) -> RunError:

@@ -26,6 +26,7 @@ _COMMANDS = {
     "show": "cudabw.cli.show",
     "compare": "cudabw.cli.compare",
     "devices": "cudabw.cli.devices",
+    "doctor": "cudabw.cli.doctor",
     "completion": "cudabw.cli.completion",
 }
 

@@ -101,6 +101,33 @@ SECONDS = _Parsed("seconds", units.parse_seconds)
 ORDINAL = _Parsed("number", units.parse_ordinal)
 
 
+_TAG = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=(.*)", re.ASCII | re.DOTALL)
+_TAGS = "cudabw.tags"
+
+
+def _parse_tag(text: str) -> tuple[str, str]:
+    match = _TAG.fullmatch(text)
+    if match is None or not match[2].isprintable():
+        raise ValueError(f"{text!r} is no tag: KEY=VALUE, the key of letters, digits, dots, dashes and underscores")
+    return match[1], match[2]
+
+
+TAG = _Parsed("tag", _parse_tag)
+
+
+def tags() -> dict[str, str]:
+    """The tags that the command being run was given."""
+    return dict(click.get_current_context().meta.get(_TAGS, {}))
+
+
+def _keep_tags(context: click.Context, parameter: click.Parameter, given: tuple[tuple[str, str], ...]) -> None:
+    kept: dict[str, str] = {}
+    for key, value in given:
+        if kept.setdefault(key, value) != value:
+            raise click.BadParameter(f"{key!r} cannot be both {kept[key]!r} and {value!r}", context, parameter)
+    context.meta[_TAGS] = kept
+
+
 def device_options(function: Function) -> Function:
     """``--device`` and ``--backend``, as every command that measures has them."""
     return click.option(
@@ -119,7 +146,16 @@ def backend_option(function: Function) -> Function:
 
 
 def output_options(function: Function) -> Function:
-    """``--json`` and ``-o``, as every command that measures has them."""
+    """``--tag``, ``--json`` and ``-o``, as every command that measures has them; :func:`tags` gives the tags."""
+    tag = click.option(
+        "--tag",
+        type=TAG,
+        multiple=True,
+        metavar="KEY=VALUE",
+        expose_value=False,
+        callback=_keep_tags,
+        help="Keep this with the results; may be repeated.",
+    )
     as_json = click.option("--json", "as_json", is_flag=True, help="Print the results with every sample as JSON.")
     files = click.option(
         "-o",
@@ -131,4 +167,4 @@ def output_options(function: Function) -> Function:
         help="Also write the results to a file, by its end as .json, .csv or .md; kept up to date while measuring. "
         "May be repeated; - is the same as --json.",
     )
-    return as_json(files(function))
+    return tag(as_json(files(function)))

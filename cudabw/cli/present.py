@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.session import utc_now
 from cudabw.cli.main import notify, show_error, standard_output
 from cudabw.cli.outputs import ResultFiles
-from cudabw.cli.parameters import STDOUT
+from cudabw.cli.parameters import STDOUT, tags
 from cudabw.cli.printing import rendered, write_result
 from cudabw.cli.signals import StopSignals
 from cudabw.report.progress import ProgressBar
@@ -46,9 +47,14 @@ def measure_and_present(measure: Callable[[Observer], RunResult], *, as_json: bo
                 notify(text)
 
         files = ResultFiles([path for path in outputs if path != Path(STDOUT)], say)
-        files.begin(RunResult(command_line(), utc_now(), __version__))
+        tagged = partial(replace, tags=tags())
+
+        def keep(so_far: Callable[[], RunResult]) -> None:
+            files.keep(lambda: tagged(so_far()))
+
+        files.begin(tagged(RunResult(command_line(), utc_now(), __version__)))
         with StopSignals(say) as signals:
-            result = measure(Observer(bar.follow, say, signals.check, files.keep))
+            result = tagged(measure(Observer(bar.follow, say, signals.check, keep)))
     unwritten = files.finish(result)
     for text in unwritten:
         show_error(text, "")

@@ -173,14 +173,16 @@ class SystemProbe:
         match = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", self._read(f"{_PROC}/version"))
         return match[1] if match else None
 
+    def nodes(self) -> list[str]:
+        """The device nodes that the driver's library needs, whether they are there or not."""
+        if self._at(_WSL_NODE).exists():
+            return [_WSL_NODE]
+        numbered = sorted(f"/dev/{path.name}" for path in self._at("/dev").glob("nvidia[0-9]*"))
+        return [_CONTROL_NODE, "/dev/nvidia-uvm", *(numbered or ["/dev/nvidia0"])]
+
     def node_problems(self) -> list[str]:
         """What is wrong with each device node, as ``/dev/nvidiactl is missing``; empty when all can be opened."""
-        if self._at(_WSL_NODE).exists():
-            nodes = [_WSL_NODE]
-        else:
-            numbered = sorted(f"/dev/{path.name}" for path in self._at("/dev").glob("nvidia[0-9]*"))
-            nodes = [_CONTROL_NODE, "/dev/nvidia-uvm", *(numbered or ["/dev/nvidia0"])]
-        return [problem for node in nodes if (problem := self._node_problem(node))]
+        return [problem for node in self.nodes() if (problem := self._node_problem(node))]
 
     def _node_problem(self, node: str) -> str | None:
         # Opened rather than looked at: a container's device rules do not show in the mode bits.

@@ -6,6 +6,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cudabw.driver.calls import SUCCESS
+
 if TYPE_CHECKING:
     from cudabw.driver.calls import Driver
 
@@ -21,6 +23,7 @@ class Identity:
         pci: The PCI address, as in ``0000:3b:00.0``.
         memory_bytes: All of its memory, in bytes.
         integrated: Whether device and host share one memory, so that there is no link between them.
+        coherent: Whether the device goes through the host's page tables, which only a coherent link lets it do.
     """
 
     ordinal: int
@@ -29,6 +32,7 @@ class Identity:
     pci: str
     memory_bytes: int
     integrated: bool
+    coherent: bool = False
 
 
 def identify(driver: Driver, ordinal: int) -> Identity:
@@ -42,15 +46,22 @@ def identify(driver: Driver, ordinal: int) -> Identity:
         DriverError: The driver could not say.
     """
     device = driver.call("cuDeviceGet", ordinal)
-    integrated = driver.api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_INTEGRATED
+    attributes = driver.api.CUdevice_attribute
     return Identity(
         ordinal=ordinal,
         name=_text(driver.call("cuDeviceGetName", 256, device)),
         uuid=f"GPU-{uuid.UUID(bytes=bytes(driver.call('cuDeviceGetUuid', device).bytes))}",
         pci=_text(driver.call("cuDeviceGetPCIBusId", 32, device)).lower(),
         memory_bytes=int(driver.call("cuDeviceTotalMem", device)),
-        integrated=bool(driver.call("cuDeviceGetAttribute", integrated, device)),
+        integrated=bool(driver.call("cuDeviceGetAttribute", attributes.CU_DEVICE_ATTRIBUTE_INTEGRATED, device)),
+        coherent=_uses_host_page_tables(driver, device),
     )
+
+
+def _uses_host_page_tables(driver: Driver, device: object) -> bool:
+    attribute = driver.api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
+    status, value = driver.attempt("cuDeviceGetAttribute", attribute, device)
+    return status == SUCCESS and bool(value)
 
 
 def _text(raw: bytes) -> str:

@@ -177,7 +177,7 @@ class Start:
                 "The CUDA driver shows no device", hint=startup_hint(_NO_DEVICE, self.environ, self.probe)
             )
         if not driver.emulated:
-            self.notices.extend(_missing_devices(self.environ, int(count)))
+            self.notices.extend(missing_devices(self.environ, int(count)))
         return driver
 
     def _require(self, driver: Driver, function: str, status: int) -> None:
@@ -228,8 +228,11 @@ def _look_up(driver: Driver) -> Exception | None:
     return None
 
 
-def _missing_devices(environ: Mapping[str, str], seen: int) -> list[str]:
-    """A warning when fewer devices are seen than named. Which one is which is the driver's business alone."""
+def missing_devices(environ: Mapping[str, str], seen: int) -> list[str]:
+    """A warning when fewer devices are seen than ``CUDA_VISIBLE_DEVICES`` names.
+
+    Which one is which is the driver's business alone.
+    """
     value = environ.get("CUDA_VISIBLE_DEVICES", "")
     # The driver ends the list at "-1", which is how one hides the rest on purpose.
     named = len([entry for entry in takewhile(lambda entry: entry.strip() != "-1", value.split(",")) if entry.strip()])

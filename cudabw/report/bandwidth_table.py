@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from cudabw.report.console import new_table, print_whole, symbols_for
+from cudabw.report.link_words import link_carries, without_pcie
 from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
 from cudabw.units import format_percent, format_rate, format_size
 
@@ -161,9 +162,8 @@ def _explanation(result: RunResult) -> str:
     if trials > 1:
         words.append("± is its 99 % interval")
     link = result.device.link if result.device else None
-    if link and link.ceiling_bytes_per_s:
-        words.append(
-            f"link: PCIe Gen{link.generation} x{link.width}, {format_rate(link.ceiling_bytes_per_s)} GB/s "
-            f"({link.source}, under load)"
-        )
+    if link and (instead := without_pcie(link)) is not None:
+        words.append(f"no PCIe link: {instead}")
+    elif link and link.ceiling_bytes_per_s:
+        words.append(f"link: {link_carries(link, when='under load')}")
     return "; ".join(words) + "."

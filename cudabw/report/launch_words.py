@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudabw.results.facts import environment_facts
 from cudabw.results.launch import Difference, Mode, Verdict
 from cudabw.units import format_percent, format_seconds
 
@@ -116,6 +117,6 @@ def _queue(queue: QueueDepth) -> str:
 
 
 def _software(result: RunResult) -> str:
-    facts = result.environment
+    facts = environment_facts(result.environment)
     named = (("Python", "python"), ("cuda-bindings", "cuda_bindings"), ("NVIDIA driver", "nvidia_driver"))
     return ", ".join(f"{name} {facts[key]}" for name, key in named if facts.get(key)) + "."

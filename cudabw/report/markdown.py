@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cudabw.report.run_tables import print_run
+from cudabw.results.facts import environment_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,9 +52,10 @@ def _provenance(result: RunResult) -> Iterable[str]:
     if device is not None:
         yield f"{device.name} (not a GPU)" if device.emulated else device.name
     named = (("CPU", "cpu"), ("NVIDIA driver", "nvidia_driver"), ("cuda-bindings", "cuda_bindings"))
+    facts = environment_facts(result.environment)
     for name, key in named:
-        if result.environment.get(key):
-            yield f"{name} {result.environment[key]}"
+        if key in facts:
+            yield f"{name} {facts[key]}"
     yield f"cudabw {result.tool_version}, {result.started}"
 
 

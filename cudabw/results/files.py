@@ -23,6 +23,7 @@ def to_document(result: RunResult) -> dict[str, Any]:
         "command": list(data.pop("command")),
         "started": data.pop("started"),
         "finished": data.pop("finished"),
+        "tags": data.pop("tags"),
         "interrupted": data.pop("interrupted"),
         "error": data.pop("error"),
         "device": data.pop("device"),

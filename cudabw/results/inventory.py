@@ -3,24 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
-from cudabw.results.model import SCHEMA_VERSION, DeviceInfo, Link, RunError
-
-
-@dataclass(frozen=True, slots=True)
-class ListedDevice:
-    """One device.
-
-    Attributes:
-        device: Who it is; its link is the one at this moment, and an idle link is slower than a busy one.
-        integrated: Whether it shares the host's memory, so that there is no link.
-        max_link: The best that its link can be, without a ceiling where the generation is not known.
-    """
-
-    device: DeviceInfo
-    integrated: bool = False
-    max_link: Link = field(default_factory=Link)
+from cudabw.results.model import SCHEMA_VERSION, DeviceInfo, RunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +20,7 @@ class Inventory:
     """
 
     tool_version: str
-    devices: tuple[ListedDevice, ...] = ()
+    devices: tuple[DeviceInfo, ...] = ()
     cuda_driver: str | None = None
     nvidia_driver: str | None = None
     cuda_bindings: str | None = None
@@ -51,14 +36,6 @@ def inventory_to_json(inventory: Inventory) -> str:
         "cuda_driver": inventory.cuda_driver,
         "nvidia_driver": inventory.nvidia_driver,
         "cuda_bindings": inventory.cuda_bindings,
-        "devices": [_device(listed) for listed in inventory.devices],
+        "devices": [asdict(device) for device in inventory.devices],
     }
     return json.dumps(document, indent=2, allow_nan=False)
-
-
-def _device(listed: ListedDevice) -> dict[str, object]:
-    return {
-        **asdict(listed.device),
-        "max_link": asdict(listed.max_link),
-        "integrated": listed.integrated,
-    }

@@ -36,25 +36,49 @@ class Clock(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Hop:
+    """A bridge on the way from a device to the host.
+
+    Attributes:
+        pci: Its PCI address.
+        generation: PCIe generation of its link.
+        width: Number of lanes of its link.
+    """
+
+    pci: str
+    generation: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """The PCI Express link between host and device, as it was while traffic ran.
 
     Attributes:
-        generation: PCIe generation, 1 to 7.
-        width: Number of lanes.
-        ceiling_bytes_per_s: What the link can carry after line coding, before protocol overhead.
-        source: Where generation and width were read: ``nvml`` or ``sysfs``.
+        generation: PCIe generation of the device's own link, 1 to 7.
+        width: Number of lanes of the device's own link.
+        ceiling_bytes_per_s: What the way to the host can carry after line coding, before protocol overhead: the
+            device's own link, or a bridge above it that carries less.
+        source: Where generation and width were read: ``nvml`` or ``sysfs``. Where copies take another way than
+            PCIe, and so nothing else is known, which: ``integrated``, ``nvlink-c2c`` or ``coherent``.
+        narrowest_hop: The bridge that sets the ceiling; null where the device's own link does.
     """
 
     generation: int | None = None
     width: int | None = None
     ceiling_bytes_per_s: float | None = None
     source: str | None = None
+    narrowest_hop: Hop | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """The device that was measured."""
+    """The device that was measured.
+
+    Attributes:
+        link: The link while traffic ran; in a list of devices, at that moment.
+        max_link: The best that the link can be.
+    """
 
     ordinal: int
     name: str
@@ -63,6 +87,7 @@ class DeviceInfo:
     emulated: bool
     memory_bytes: int | None = None
     link: Link = field(default_factory=Link)
+    max_link: Link = field(default_factory=Link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +187,8 @@ class RunResult:
         started: UTC time in ISO 8601.
         finished: UTC time in ISO 8601; null in results that were kept while the run still went on.
         device: Null where no device could be opened.
+        environment: What the figures were taken under, as ``docs/environment.md`` explains.
+        tags: What the user calls this run, by ``--tag``.
         cases: Of all benchmarks of the run.
         launch_overhead: What launches showed beyond their cases; not in the document where none were measured.
         warnings: What may distort the figures, one sentence each.
@@ -174,6 +201,7 @@ class RunResult:
     tool_version: str
     device: DeviceInfo | None = None
     environment: Mapping[str, object] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
     cases: tuple[Case, ...] = ()
     launch_overhead: LaunchOverhead | None = None
     warnings: tuple[str, ...] = ()

@@ -1,151 +1,77 @@
-"""The facts that a figure was measured under, and what in the environment distorts it."""
+"""The facts that a figure was measured under: each probe optional, what cannot be read is None."""
 
 from __future__ import annotations
 
-import math
-import os
-import platform
-import shlex
-from collections.abc import Mapping, Sequence
-from importlib import metadata
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
-from cudabw.system.pseudofiles import read_text
-
-_VARIABLES: Final = (
-    "CUDA_API_PER_THREAD_DEFAULT_STREAM",
-    "CUDA_CACHE_DISABLE",
-    "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_FORCE_PTX_JIT",
-    "CUDA_INJECTION64_PATH",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MANAGED_FORCE_DEVICE_ALLOC",
-    "CUDA_MODULE_LOADING",
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-    "CUDA_MPS_PIPE_DIRECTORY",
-    "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM",
-    "CUDA_VISIBLE_DEVICES",
-    "GLIBC_TUNABLES",
-    "LD_PRELOAD",
-    "NVIDIA_VISIBLE_DEVICES",
-    "NVTX_INJECTION64_PATH",
+from cudabw.system.container import container_kind, in_wsl
+from cudabw.system.cpu import cpu_governor, cpu_model, cpus_available
+from cudabw.system.host_memory import host_memory
+from cudabw.system.memory_limits import huge_pages, locked_memory, transparent_huge_pages
+from cudabw.system.plain import plain
+from cudabw.system.software import read_software
+from cudabw.system.variables import mattering_variables, other_variables
+from cudabw.system.virtualization import (
+    confidential_guest,
+    in_virtual_machine,
+    iommu_arguments,
+    iommu_units,
+    machine_product,
 )
-"""Variables that the driver, its bindings or the C library obey and that change a figure or which device gave it."""
 
-_INJECTED: Final = "loads a profiler into this process, which adds to the time of every driver call and launch"
-_PER_THREAD: Final = "changes what the default stream waits for, so copies and launches may overlap differently"
-_DISTORTING: Final = {
-    "CUDA_LAUNCH_BLOCKING": "makes every launch wait for its kernel, so launch times include the kernel's own",
-    "CUDA_INJECTION64_PATH": _INJECTED,
-    "NVTX_INJECTION64_PATH": _INJECTED,
-    "LD_PRELOAD": "puts a library in front of this process's own, which may replace its allocations, copies and calls",
-    "CUDA_API_PER_THREAD_DEFAULT_STREAM": _PER_THREAD,
-    # The name that cuda-bindings reads; the one above is the compiler's macro, which other tools read.
-    "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM": _PER_THREAD,
-}
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def read_environment(
-    driver_facts: Mapping[str, object], environ: Mapping[str, str], *, root: Path = Path("/")
+    driver_facts: Mapping[str, object],
+    environ: Mapping[str, str],
+    *,
+    gpu: Mapping[str, object] | None = None,
+    root: Path = Path("/"),
 ) -> dict[str, object]:
     """Gather what a reader must know to compare two results. Never raises.
 
     Args:
-        driver_facts: What the driver said about itself, added under its own names; what JSON has no
-            value for becomes text, and a number that is not finite becomes None.
+        driver_facts: What the driver said about itself, added to ``software`` under its own names; what JSON has
+            no value for becomes text, and a number that is not finite becomes None.
         environ: The environment variables, such as ``os.environ``.
-        root: Where ``/proc`` and ``/etc`` are found.
+        gpu: How the GPU is set up (:func:`cudabw.system.gpu.read_gpu`); None for the emulated device.
+        root: Where ``/proc``, ``/sys`` and ``/etc`` are found.
 
     Returns:
-        A new dictionary that JSON can hold; what could not be read is None. ``variables`` holds those
-        environment variables that matter and are set, also where they are set to nothing.
+        A new dictionary that JSON can hold, with the keys that ``docs/environment.md`` explains.
     """
-    facts: dict[str, object] = {
-        "python": platform.python_version(),
-        "python_implementation": platform.python_implementation(),
-        "numpy": _package_version("numpy"),
-        "os": _os_name(root),
-        "kernel": platform.release() or None,
-        "machine": platform.machine() or None,
-        "cpu": _cpu_model(read_text(root / "proc" / "cpuinfo") or ""),
-        "cpus_available": _cpus_available(),
-        "variables": {name: _plain(environ[name]) for name in _VARIABLES if name in environ},
+    return {
+        "software": read_software(root) | {str(name): plain(value) for name, value in driver_facts.items()},
+        "gpu": plain(gpu),
+        "cpu": {"model": cpu_model(root), "governor": cpu_governor(root), "available": cpus_available()},
+        "memory": _memory(root),
+        "host": _host(root),
+        "variables": mattering_variables(environ),
+        "other_variables": other_variables(environ),
     }
-    return facts | {str(name): _plain(value) for name, value in driver_facts.items()}
 
 
-def distortions(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Say what in the environment distorts a measurement, one sentence for each; empty or ``0`` is off.
-
-    Args:
-        environ: The environment variables, such as ``os.environ``.
-    """
-    return tuple(
-        f"{name}={_plain(environ[name])} {effect}."
-        for name, effect in _DISTORTING.items()
-        if environ.get(name, "").strip() not in ("", "0")
-    )
+def _memory(root: Path) -> dict[str, object]:
+    locked, huge = locked_memory(root), huge_pages(root)
+    return {
+        **asdict(host_memory(root=root)),
+        "memlock": None if locked is None else asdict(locked),
+        "transparent_huge_pages": transparent_huge_pages(root),
+        "huge_pages": None if huge is None else asdict(huge),
+    }
 
 
-def _package_version(name: str) -> str | None:
-    # From its metadata: importing a package to learn its version costs more than all the rest here.
-    try:
-        return metadata.version(name)
-    except (metadata.PackageNotFoundError, OSError, ValueError, KeyError):
-        return None
-
-
-def _os_name(root: Path) -> str | None:
-    """Give the distribution's name for people, else the kernel's; ``/etc/os-release`` first as os-release(5) asks."""
-    for path in ("etc/os-release", "usr/lib/os-release"):
-        for line in (read_text(root / path) or "").splitlines():
-            name, _, value = line.partition("=")
-            if name.strip() == "PRETTY_NAME" and (shown := _unquote(value)):
-                return shown
-    return platform.system() or None
-
-
-def _unquote(text: str) -> str | None:
-    try:
-        return " ".join(shlex.split(text)) or None
-    except ValueError:  # a quote that is never closed
-        return None
-
-
-def _cpu_model(cpuinfo: str) -> str | None:
-    """Give the processor's name; Arm's kernels print only numbers, which name the core just as well."""
-    fields: dict[str, str] = {}
-    for line in cpuinfo.splitlines():
-        name, colon, value = line.partition(":")
-        if colon and value.strip():
-            fields.setdefault(name.strip(), value.strip())
-    for name in ("model name", "cpu"):  # x86 and some Arm; POWER
-        if name in fields:
-            return fields[name]
-    if "CPU implementer" in fields and "CPU part" in fields:
-        return f"implementer {fields['CPU implementer']} part {fields['CPU part']}"
-    return None
-
-
-def _cpus_available() -> int | None:
-    """Count the processors that this process may run on, which are fewer than the host's under taskset or a cpuset."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):  # not every platform has it
-        return os.cpu_count()
-
-
-def _plain(value: object) -> object:
-    """Give a value that strict JSON in UTF-8 can hold."""
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): _plain(member) for name, member in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
-        return [_plain(member) for member in value]
-    # The bytes of an environment variable that are not UTF-8 arrive as lone surrogates, which UTF-8 cannot write.
-    return str(value).encode("utf-8", "backslashreplace").decode("utf-8")
+def _host(root: Path) -> dict[str, object]:
+    return {
+        "product": machine_product(root),
+        "virtual_machine": in_virtual_machine(root),
+        "confidential_guest": confidential_guest(root),
+        "container": container_kind(root),
+        "wsl": in_wsl(root),
+        "iommu_units": iommu_units(root),
+        "iommu_arguments": list(iommu_arguments(root)),
+    }

@@ -11,11 +11,11 @@ from cudabw import __version__
 from cudabw.driver.calls import format_version
 from cudabw.driver.identity import identify
 from cudabw.driver.loader import Backend, load_driver
-from cudabw.driver.nvml import Nvml
+from cudabw.driver.nvml import Nvml, in_nvml
 from cudabw.errors import CudabwError
-from cudabw.results.inventory import Inventory, ListedDevice
+from cudabw.results.inventory import Inventory
 from cudabw.results.model import DeviceInfo, RunError
-from cudabw.system.link import read_link, read_max_link
+from cudabw.system.link import link_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,13 +47,13 @@ def take_inventory(
         return Inventory(__version__, error=RunError(type(error).__name__, error.message, error.hint, error.exit_code))
 
 
-def inventory_of(driver: Driver, nvml: Nvml | None, *, sysfs: Path = Path("/sys")) -> Inventory:
+def inventory_of(driver: Driver, nvml: Nvml | None, *, root: Path = Path("/")) -> Inventory:
     """List every device that a driver shows.
 
     Args:
         driver: The driver, already initialised.
         nvml: Where links and the NVIDIA driver's version are read; without it, what sysfs says.
-        sysfs: Where sysfs is mounted.
+        root: Where ``/sys`` and ``/proc`` are found.
 
     Raises:
         DriverError: The driver could not say who a device is.
@@ -61,7 +61,7 @@ def inventory_of(driver: Driver, nvml: Nvml | None, *, sysfs: Path = Path("/sys"
     count = int(driver.call("cuDeviceGetCount"))
     return Inventory(
         tool_version=__version__,
-        devices=tuple(_listed(driver, ordinal, nvml, sysfs) for ordinal in range(count)),
+        devices=tuple(_listed(driver, ordinal, nvml, root) for ordinal in range(count)),
         cuda_driver=format_version(driver.version()),
         nvidia_driver=None if nvml is None else nvml.driver_version(),
         cuda_bindings=driver.bindings_version(),
@@ -80,11 +80,8 @@ def describe(identity: Identity, *, emulated: bool) -> DeviceInfo:
     )
 
 
-def _listed(driver: Driver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> ListedDevice:
+def _listed(driver: Driver, ordinal: int, nvml: Nvml | None, root: Path) -> DeviceInfo:
     identity = identify(driver, ordinal)
-    nvml_device = None if nvml is None else nvml.device(identity.pci, identity.uuid)
-    linkless = identity.integrated or driver.emulated
-    link = read_link(identity.pci, nvml_device, integrated=linkless, sysfs=sysfs)
-    device = replace(describe(identity, emulated=driver.emulated), link=link)
-    max_link = read_max_link(identity.pci, nvml_device, integrated=linkless, sysfs=sysfs)
-    return ListedDevice(device, identity.integrated, max_link)
+    reader = link_reader(identity, in_nvml(nvml, identity), emulated=driver.emulated, root=root)
+    device = describe(identity, emulated=driver.emulated)
+    return replace(device, link=reader.read(), max_link=reader.read_max())

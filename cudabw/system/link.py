@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import time
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cudabw.results.model import Link
-from cudabw.system.pseudofiles import parse_number, read_text
+from cudabw.driver.nvml import NvmlLink
+from cudabw.results.model import Hop, Link
+from cudabw.system.pci import bridges_above, lanes, pci_folder, transfers_per_s
+from cudabw.system.virtualization import in_virtual_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from cudabw.driver.identity import Identity
     from cudabw.driver.nvml import NvmlDevice
 
 _TRANSFERS_PER_S: Final = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9, 7: 128e9}
@@ -32,11 +34,6 @@ _WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
 _NO_LINK: Final = Link()
 _SAMPLE_INTERVAL_S: Final = 0.05
 """Short against any benchmark, long against the microseconds that a reading takes."""
-
-# An address as CUDA (0000:17:00.0) or NVML (00000000:17:00.0) writes it; the function may be left out.
-_ADDRESS: Final = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.ASCII)
-# "32.0 GT/s PCIe"; Linux before 5.7 wrote "8 GT/s".
-_SPEED: Final = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,4})?) GT/s(?: PCIe)?", re.ASCII)
 
 
 def ceiling_bytes_per_s(generation: int, width: int) -> float:
@@ -62,80 +59,131 @@ def ceiling_bytes_per_s(generation: int, width: int) -> float:
     return _TRANSFERS_PER_S[generation] * width / 8 * _CODING[generation]
 
 
-def read_link(
-    pci: str | None,
-    nvml_device: NvmlDevice | None,
-    *,
-    integrated: bool = False,
-    sysfs: Path = Path("/sys"),
-) -> Link:
-    """Read the link as it is now, from NVML or else from sysfs. Never raises.
+@dataclass(frozen=True, slots=True)
+class LinkReader:
+    """Where the link of one device is read.
+
+    Attributes:
+        pci: The device's PCI address; None for a device without one, such as the emulated device.
+        nvml: The same device in NVML.
+        instead: What copies go through instead of PCIe: ``integrated`` (device and host share one memory),
+            ``nvlink-c2c``, or ``coherent`` (another link through which the device uses the host's page tables).
+            The PCIe link that such a device may also have says nothing about its copies.
+        root: Where ``/sys`` and ``/proc`` are found.
+    """
+
+    pci: str | None
+    nvml: NvmlDevice | None = None
+    instead: str | None = None
+    root: Path = Path("/")
+
+    def read(self) -> Link:
+        """Read the link as it is now, from NVML or else from sysfs, and the bridges above it. Never raises.
+
+        Returns:
+            A link with generation, width and source; one with nothing in it where they cannot be read; one
+            with the source alone where there is no PCIe in between. The ceiling is None where the generation
+            is later than this program knows.
+        """
+        if self.instead is not None:
+            return Link(source=self.instead)
+        reading = self._reading()
+        own = _link(reading.generation, reading.width, "nvml") or self._from_sysfs("current")
+        return _NO_LINK if own is None else self._narrowed(own, "current")
+
+    def read_max(self) -> Link:
+        """Read the best that the link can be: NVML knows the slot too, sysfs the device alone. Never raises."""
+        if self.instead is not None:
+            return Link(source=self.instead)
+        reading = self._reading()
+        own = _link(reading.max_generation, reading.max_width, "nvml") or self._from_sysfs("max")
+        return _NO_LINK if own is None else self._narrowed(own, "max")
+
+    def shortfall(self, link: Link) -> str | None:
+        """Say in a sentence or two how a link falls short of what the device itself can do. Never raises.
+
+        Args:
+            link: The link as it was while traffic ran: an idle link always falls short.
+
+        Returns:
+            None where it does not, or where either is not known.
+        """
+        best = self.read_max()
+        if link.generation is None or link.width is None or best.generation is None or best.width is None:
+            return None
+        card = max(best.generation, self._reading().card_generation or 0)
+        if link.generation >= card and link.width >= best.width:
+            return None
+        found = (
+            f"The PCIe link of {self.pci} ran at Gen{link.generation} x{link.width} under load, below the "
+            f"Gen{card} x{best.width} that the card can do"
+        )
+        if link.generation >= best.generation and link.width >= best.width:
+            return f"{found}: this slot or processor offers Gen{best.generation} at most."
+        return (
+            f"{found}. Check that the card sits firmly in a slot wired for x{best.width}, its riser or cable, and the "
+            f"slot's speed in the firmware settings; `lspci -vv -s {self.pci}` shows both as LnkSta and LnkCap."
+        )
+
+    def _reading(self) -> NvmlLink:
+        return NvmlLink() if self.nvml is None else self.nvml.link()
+
+    def _from_sysfs(self, which: str) -> Link | None:
+        folder = pci_folder(self.pci, self.root)
+        return None if folder is None else _link(*_shape(folder, which), "sysfs")
+
+    def _narrowed(self, own: Link, which: str) -> Link:
+        """The link with the ceiling of the narrowest bridge above it, where that is lower."""
+        folder = pci_folder(self.pci, self.root)
+        # What a virtual machine shows above a device that was passed through to it is made up.
+        if folder is None or in_virtual_machine(self.root):
+            return own
+        hops = [(hop, ceiling) for hop, ceiling in _hops(folder, which) if _carries_less(ceiling, own)]
+        if not hops:
+            return own
+        hop, ceiling = min(hops, key=lambda known: known[1])
+        return replace(own, ceiling_bytes_per_s=ceiling, narrowest_hop=hop)
+
+
+def link_reader(
+    identity: Identity, nvml_device: NvmlDevice | None, *, emulated: bool, root: Path = Path("/")
+) -> LinkReader:
+    """Find out where a device's link is to be read.
 
     Args:
-        pci: The device's PCI address; None for a device without one, such as the emulated device.
+        identity: The device.
         nvml_device: The same device in NVML.
-        integrated: The device reaches host memory by another way than PCIe (an integrated GPU, or a coherent
-            link such as NVLink-C2C); the PCIe link that it may also have says nothing about its copies.
-        sysfs: Where sysfs is mounted.
-
-    Returns:
-        A link with generation, width and source, or one with nothing in it. The ceiling is None where the
-        generation is later than this program knows.
+        emulated: Whether host memory plays it, so that it has no link at all.
+        root: Where ``/sys`` and ``/proc`` are found.
     """
-    if integrated:
-        return _NO_LINK
-    return _from_nvml(nvml_device) or _from_sysfs(pci, sysfs, "current") or _NO_LINK
-
-
-def read_max_link(
-    pci: str | None,
-    nvml_device: NvmlDevice | None,
-    *,
-    integrated: bool = False,
-    sysfs: Path = Path("/sys"),
-) -> Link:
-    """Read the best that the link can be: NVML knows the slot too, sysfs the device alone. Never raises.
-
-    Arguments and result are those of :func:`read_link`.
-    """
-    if integrated:
-        return _NO_LINK
-    if nvml_device is not None:
-        reading = nvml_device.link()
-        if (link := _link(reading.max_generation, reading.max_width, "nvml")) is not None:
-            return link
-    return _from_sysfs(pci, sysfs, "max") or _NO_LINK
+    if emulated:
+        return LinkReader(None, root=root)
+    return LinkReader(identity.pci, nvml_device, _instead_of_pcie(identity, nvml_device), root)
 
 
 class LinkSampler:
     """Keeps the best link seen while traffic runs, because an idle link trains down to save power.
 
     Args:
-        pci: As for :func:`read_link`.
-        nvml_device: As for :func:`read_link`.
-        integrated: As for :func:`read_link`.
-        sysfs: As for :func:`read_link`.
+        reader: Where the link is read.
         clock: Gives seconds that never go back.
         interval_s: Shortest time between two readings, in seconds.
     """
 
-    __slots__ = ("_best", "_clock", "_due", "_interval_s", "_read")
+    __slots__ = ("_best", "_clock", "_due", "_interval_s", "_reader")
 
     def __init__(
         self,
-        pci: str | None,
-        nvml_device: NvmlDevice | None,
+        reader: LinkReader,
         *,
-        integrated: bool = False,
-        sysfs: Path = Path("/sys"),
         clock: Callable[[], float] = time.monotonic,
         interval_s: float = _SAMPLE_INTERVAL_S,
     ) -> None:
-        self._read = partial(read_link, pci, nvml_device, integrated=integrated, sysfs=sysfs)
+        self._reader = reader
         self._clock = clock
         self._interval_s = interval_s
         self._due: float | None = None
-        self._best = _NO_LINK
+        self._best = Link(source=reader.instead)
 
     def sample(self) -> None:
         """Read the link, unless the last reading is younger than the interval.
@@ -146,27 +194,41 @@ class LinkSampler:
         if self._due is not None and now < self._due:
             return
         self._due = now + self._interval_s
-        self._best = max(self._best, self._read(), key=_rank)
+        self._best = max(self._best, self._reader.read(), key=_rank)
 
     def best(self) -> Link:
         """Give the fastest link seen, with nothing in it where none was read."""
         return self._best
 
 
-def _from_nvml(device: NvmlDevice | None) -> Link | None:
-    if device is None:
-        return None
-    reading = device.link()
-    return _link(reading.generation, reading.width, "nvml")
+def _instead_of_pcie(identity: Identity, nvml_device: NvmlDevice | None) -> str | None:
+    if identity.integrated:
+        return "integrated"
+    if nvml_device is not None and nvml_device.c2c_enabled():
+        return "nvlink-c2c"
+    return "coherent" if identity.coherent else None
 
 
-def _from_sysfs(pci: str | None, sysfs: Path, which: str) -> Link | None:
-    address = _sysfs_address(pci)
-    if address is None:
-        return None
-    folder = sysfs / "bus" / "pci" / "devices" / address
-    generation = _parse_speed(read_text(folder / f"{which}_link_speed"))
-    return _link(generation, parse_number(read_text(folder / f"{which}_link_width")), "sysfs")
+def _hops(folder: Path, which: str) -> Iterator[tuple[Hop, float]]:
+    """The bridges above a device whose link is known, each with what it carries."""
+    for bridge in bridges_above(folder):
+        link = _link(*_shape(bridge, which), "sysfs")
+        if link is not None and link.ceiling_bytes_per_s is not None:
+            assert link.generation is not None  # noqa: S101 - for the type checker
+            assert link.width is not None  # noqa: S101 - for the type checker
+            yield Hop(bridge.name, link.generation, link.width), link.ceiling_bytes_per_s
+
+
+def _carries_less(ceiling: float, own: Link) -> bool:
+    # A link without a ceiling is of a later generation than those known, and so faster than all of them.
+    return own.ceiling_bytes_per_s is None or ceiling < own.ceiling_bytes_per_s
+
+
+def _shape(folder: Path, which: str) -> tuple[int | None, int | None]:
+    """Generation and lanes of a device's link in sysfs."""
+    speed = transfers_per_s(folder, which)
+    generation = next((number for number, rate in _TRANSFERS_PER_S.items() if rate == speed), None)
+    return generation, lanes(folder, which)
 
 
 def _link(generation: int | None, width: int | None, source: str) -> Link | None:
@@ -176,23 +238,6 @@ def _link(generation: int | None, width: int | None, source: str) -> Link | None
     known = generation in _TRANSFERS_PER_S
     ceiling = ceiling_bytes_per_s(generation, width) if known else None
     return Link(generation=generation, width=width, ceiling_bytes_per_s=ceiling, source=source)
-
-
-def _sysfs_address(pci: str | None) -> str | None:
-    """Write an address as Linux names its folder: lower case, four digits of domain (more where they are needed)."""
-    match = _ADDRESS.fullmatch(pci.strip().lower()) if pci else None
-    if match is None:
-        return None
-    domain, bus, device, function = (int(part, 16) for part in match.groups(default="0"))
-    return f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
-
-
-def _parse_speed(text: str | None) -> int | None:
-    match = _SPEED.fullmatch(text.strip()) if text else None
-    if match is None:
-        return None
-    transfers_per_s = float(match[1]) * 1e9
-    return next((generation for generation, rate in _TRANSFERS_PER_S.items() if rate == transfers_per_s), None)
 
 
 def _rank(link: Link) -> tuple[bool, float]:

@@ -136,6 +136,7 @@ EFFECTS = {
     ),
     "--device": (["--device", "1"], lambda done: done.json["device"]["ordinal"] == 1),
     "--backend": (["--backend", "cuda"], lambda done: done.code == 5),
+    "--tag": (["--tag", "a=b"], lambda done: done.json["tags"] == {"a": "b"}),
     "--json": (["--json"], lambda done: done.json["tool"]["name"] == "cudabw"),
 }
 
@@ -225,11 +226,12 @@ def test_the_document_has_the_documented_shape(document):
     done = document(*arguments)
     run, (case,) = done.json, done.json["cases"]
     assert list(run) == [
-        *("schema", "tool", "command", "started", "finished", "interrupted", "error"),
+        *("schema", "tool", "command", "started", "finished", "tags", "interrupted", "error"),
         *("device", "environment", "warnings", "cases"),
     ]
     assert run["command"] == [*arguments, "--json"]
     assert (run["schema"], run["interrupted"], run["error"], run["warnings"]) == (1, False, None, [])
+    no_link = dict.fromkeys(["generation", "width", "ceiling_bytes_per_s", "source", "narrowest_hop"])
     assert run["device"] == {
         "ordinal": 0,
         "name": run["device"]["name"],
@@ -237,8 +239,10 @@ def test_the_document_has_the_documented_shape(document):
         "pci": "0000:01:00.0",
         "emulated": True,
         "memory_bytes": 2 * GIB,
-        "link": {"generation": None, "width": None, "ceiling_bytes_per_s": None, "source": None},
+        "link": no_link,
+        "max_link": no_link,
     }
+    assert list(run["environment"]) == [*("software", "gpu", "cpu", "memory", "host", "variables", "other_variables")]
     assert run["environment"]["variables"] == {}
     assert (case["id"], case["engine"]) == ("bandwidth/pinned/driver/h2d/4096", "driver")
     assert (case["reason"], case["link_fraction"], case["notes"]) == (None, None, [])

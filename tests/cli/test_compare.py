@@ -100,10 +100,13 @@ def test_a_file_in_a_directory_that_is_no_run_is_named(command, measure):
 
 
 def test_unlike_machines_are_compared_only_by_force(command, measure):
-    old, new = measure("old.json", environment={"cpu": "A"}.items()), measure("new.json", gpu="NVIDIA A100", seed=1)
+    old, new = (
+        measure("old.json", environment={"cpu": {"model": "A"}}.items()),
+        measure("new.json", gpu="NVIDIA A100", seed=1),
+    )
     done = command("compare", old, new)
     assert (done.code, done.out) == (2, "")
-    cpu = json.loads(new.read_text())["environment"]["cpu"]
+    cpu = json.loads(new.read_text())["environment"]["cpu"]["model"]
     assert done.err == (
         "cudabw: error: new.json and old.json are of unlike machines: device was NVIDIA H200, is NVIDIA A100; "
         f"cpu was A, is {cpu}\ncudabw: hint: --force compares them all the same.\n"
@@ -124,7 +127,10 @@ def test_the_emulated_device_is_compared_only_by_force(command, measure):
 
 
 def test_other_software_is_listed_and_no_obstacle(command, measure):
-    old, new = measure("old.json", environment={"nvidia_driver": "580.1"}.items()), measure("new.json", seed=1)
+    old, new = (
+        measure("old.json", environment={"software": {"nvidia_driver": "580.1"}}.items()),
+        measure("new.json", seed=1),
+    )
     new.write_text(new.read_text().replace('"nvidia_driver": null', '"nvidia_driver": "590.2"'))
     done = command("compare", old, new)
     assert done.code == 0

@@ -19,8 +19,8 @@ from cudabw.driver.hints import SystemProbe
 from cudabw.driver.nvml import Nvml
 from cudabw.report.console import make_console
 from cudabw.report.devices_table import print_devices
-from cudabw.results.inventory import Inventory, ListedDevice
-from cudabw.results.model import DeviceInfo, Link
+from cudabw.results.inventory import Inventory
+from cudabw.results.model import DeviceInfo, Hop, Link
 from cudabw.system.inventory import inventory_of
 from cudabw.system.link import ceiling_bytes_per_s
 
@@ -48,13 +48,13 @@ Device 0: NVIDIA H200
   UUID    GPU-8a3d1c52-6f1e-4a57-9c53-0c1a6a1f7f10
   PCI     0000:17:00.0
   Memory  139.80 GiB
-  Link    PCIe Gen5 x16 (63.0 GB/s, nvml)
+  Link    PCIe Gen5 x16, 63.0 GB/s (nvml)
 
 Device 1: NVIDIA H200
   UUID    GPU-8a3d1c52-6f1e-4a57-9c53-0c1a6a1f7f11
   PCI     0000:2a:00.0
   Memory  139.80 GiB
-  Link    PCIe Gen5 x16 (63.0 GB/s, nvml) at most; now Gen1 x16 (idle)
+  Link    PCIe Gen5 x16, 63.0 GB/s (nvml) at most; now Gen1 x16 (idle)
 
 NVIDIA driver 580.159.03 · CUDA driver 13.0 · cuda-bindings 13.4.4
 An idle link runs slower to save power; `cudabw bandwidth` reads it under load.
@@ -73,7 +73,7 @@ def link(generation, width, source="nvml"):
 
 def h200(ordinal, now, best, pci="0000:17:00.0"):
     uuid = f"GPU-8a3d1c52-6f1e-4a57-9c53-0c1a6a1f7f1{ordinal}"
-    return ListedDevice(DeviceInfo(ordinal, "NVIDIA H200", uuid, pci, False, 150_110_011_392, now), max_link=best)
+    return DeviceInfo(ordinal, "NVIDIA H200", uuid, pci, False, 150_110_011_392, now, best)
 
 
 def printed(inventory):
@@ -100,7 +100,7 @@ def test_the_list_as_json_is_one_document(capsys):
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["tool"]["name"], document["error"]) == (1, "cudabw", None)
     (device,) = document["devices"]
-    nothing = {"generation": None, "width": None, "ceiling_bytes_per_s": None, "source": None}
+    nothing = {"generation": None, "width": None, "ceiling_bytes_per_s": None, "source": None, "narrowest_hop": None}
     assert device == {
         "ordinal": 0,
         "name": "Emulated CUDA device",
@@ -110,7 +110,6 @@ def test_the_list_as_json_is_one_document(capsys):
         "memory_bytes": 2 << 30,
         "link": nothing,
         "max_link": nothing,
-        "integrated": False,
     }
 
 
@@ -124,25 +123,38 @@ def test_the_list_reads_well_at_80_columns():
 @pytest.mark.parametrize(
     ("now", "best", "text"),
     [
-        (link(4, 8), link(5, 16), "PCIe Gen5 x16 (63.0 GB/s, nvml) at most; now Gen4 x8 (fewer lanes)"),
-        (link(5, 16), Link(), "PCIe Gen5 x16 (63.0 GB/s, nvml)"),
-        (Link(), link(3, 4, "sysfs"), "PCIe Gen3 x4 (3.94 GB/s, sysfs) at most; now unknown"),
+        (link(4, 8), link(5, 16), "PCIe Gen5 x16, 63.0 GB/s (nvml) at most; now Gen4 x8 (fewer lanes)"),
+        (link(5, 16), Link(), "PCIe Gen5 x16, 63.0 GB/s (nvml)"),
+        (Link(), link(3, 4, "sysfs"), "PCIe Gen3 x4, 3.94 GB/s (sysfs) at most; now unknown"),
         (Link(), Link(), "unknown"),
         (Link(8, 16, None, "nvml"), Link(8, 16, None, "nvml"), "PCIe Gen8 x16 (nvml)"),
+        (
+            Link(5, 16, 15.75e9, "nvml", Hop("0000:00:01.0", 4, 8)),
+            Link(),
+            "PCIe Gen5 x16 (nvml) behind Gen4 x8 at bridge 0000:00:01.0, 15.8 GB/s",
+        ),
     ],
 )
 def test_a_link_says_what_it_is_and_what_it_could_be(now, best, text):
     assert f"\n  Link    {text}\n" in printed(Inventory("0", (h200(0, now, best),), "13.0", None, "13.4.4"))
 
 
-def test_an_integrated_device_has_no_link():
-    listed = ListedDevice(DeviceInfo(0, "Orin", None, None, False), integrated=True)
-    out = printed(Inventory("0", (listed,), "13.0", None, "13.4.4"))
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("integrated", "none: device and host share one memory"),
+        ("nvlink-c2c", "none: NVLink-C2C connects device and host"),
+        ("coherent", "none: a coherent link connects device and host"),
+    ],
+)
+def test_a_device_without_pcie_says_what_is_there_instead(source, text):
+    device = DeviceInfo(0, "Orin", None, None, False, link=Link(source=source))
+    out = printed(Inventory("0", (device,), "13.0", None, "13.4.4"))
     assert out.splitlines()[1:5] == [
         "  UUID    unknown",
         "  PCI     unknown",
         "  Memory  unknown",
-        "  Link    none: device and host share one memory",
+        f"  Link    {text}",
     ]
 
 
@@ -170,7 +182,7 @@ def nvml(**answers):
 
 
 def sysfs(root, **texts):
-    folder = root / "bus" / "pci" / "devices" / PCI
+    folder = root / "sys" / "bus" / "pci" / "devices" / PCI
     folder.mkdir(parents=True)
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -178,9 +190,9 @@ def sysfs(root, **texts):
 
 
 def test_links_and_driver_version_come_from_nvml(gpu, tmp_path):
-    inventory = inventory_of(gpu, nvml(), sysfs=tmp_path)
+    inventory = inventory_of(gpu, nvml(), root=tmp_path)
     assert inventory.nvidia_driver == "580.159.03"
-    assert (inventory.devices[0].device.link, inventory.devices[0].max_link) == (link(1, 16), link(5, 16))
+    assert (inventory.devices[0].link, inventory.devices[0].max_link) == (link(1, 16), link(5, 16))
 
 
 @pytest.mark.parametrize("answers", [None, {"device_get_handle_by_pci_bus_id_v2": 0}])
@@ -192,15 +204,15 @@ def test_links_come_from_sysfs_where_nvml_does_not_say(gpu, tmp_path, answers):
         max_link_speed="16.0 GT/s PCIe\n",
         max_link_width="16\n",
     )
-    (listed,) = inventory_of(gpu, None if answers is None else nvml(**answers), sysfs=root).devices
-    assert (listed.device.link, listed.max_link) == (link(1, 8, "sysfs"), link(4, 16, "sysfs"))
+    (listed,) = inventory_of(gpu, None if answers is None else nvml(**answers), root=root).devices
+    assert (listed.link, listed.max_link) == (link(1, 8, "sysfs"), link(4, 16, "sysfs"))
 
 
 def test_without_nvml_and_sysfs_the_rest_is_listed(gpu, tmp_path):
-    inventory = inventory_of(gpu, None, sysfs=tmp_path)
+    inventory = inventory_of(gpu, None, root=tmp_path)
     (listed,) = inventory.devices
-    assert (listed.device.link, listed.max_link, inventory.nvidia_driver) == (Link(), Link(), None)
-    assert (listed.device.pci, listed.device.emulated) == (PCI, False)
+    assert (listed.link, listed.max_link, inventory.nvidia_driver) == (Link(), Link(), None)
+    assert (listed.pci, listed.emulated) == (PCI, False)
 
 
 def test_the_emulated_device_has_no_link_whatever_sits_at_its_address(gpu, tmp_path):
@@ -212,8 +224,8 @@ def test_the_emulated_device_has_no_link_whatever_sits_at_its_address(gpu, tmp_p
         max_link_speed="8.0 GT/s PCIe\n",
         max_link_width="8\n",
     )
-    (listed,) = inventory_of(gpu, None, sysfs=root).devices
-    assert (listed.device.link, listed.max_link) == (Link(), Link())
+    (listed,) = inventory_of(gpu, None, root=root).devices
+    assert (listed.link, listed.max_link) == (Link(), Link())
 
 
 def test_listing_makes_no_context(gpu, tmp_path, monkeypatch):
@@ -221,7 +233,7 @@ def test_listing_makes_no_context(gpu, tmp_path, monkeypatch):
         raise AssertionError("a context was made")
 
     monkeypatch.setattr(gpu.api, "cuDevicePrimaryCtxRetain", made)
-    assert len(inventory_of(gpu, None, sysfs=tmp_path).devices) == 1
+    assert len(inventory_of(gpu, None, root=tmp_path).devices) == 1
 
 
 def process(*arguments, **environ):

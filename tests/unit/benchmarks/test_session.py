@@ -2,15 +2,19 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
 import cudabw
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import Outcome
-from cudabw.benchmarks.session import describe_device, run_session
+from cudabw.benchmarks.session import _gpu, describe_device, run_session
+from cudabw.driver.nvml import NvmlDevice
 from cudabw.errors import CudabwError, DriverError, Interrupted
 from cudabw.results.model import CaseResult, Link, State
+from cudabw.system.gpu import read_gpu
+from cudabw.system.link import LinkReader
 
 CASE = CaseResult("id", "bandwidth", "pinned", "driver", "h2d", 1, State.REFUSED, "no room")
 
@@ -48,7 +52,7 @@ def test_a_result_says_what_ran_where_and_when(session):
     assert (result.cases, result.error, result.interrupted) == ((CASE,), None, False)
     assert result.device.emulated is True
     assert result.device.link == Link()
-    assert result.environment["cuda_bindings"].split(".")[0] in ("12", "13")
+    assert result.environment["software"]["cuda_bindings"].split(".")[0] in ("12", "13")
 
 
 def test_a_benchmark_is_given_the_device_that_was_asked_for_and_whom_to_talk_to(session, emulate):
@@ -175,3 +179,50 @@ def test_what_distorts_figures_is_kept_and_said_before_measuring(session, monkey
 def test_a_backend_that_does_not_exist_is_the_callers_mistake():
     with pytest.raises(ValueError, match="'gpu' is not a valid Backend"):
         run_session((), lambda _: Outcome(), backend="gpu")
+
+
+@pytest.mark.usefixtures("emulate")
+def test_a_link_that_fell_short_under_load_is_said_and_kept_in_the_warnings(monkeypatch):
+    answers = {
+        "device_get_curr_pcie_link_generation": 5,
+        "device_get_curr_pcie_link_width": 8,
+        "device_get_max_pcie_link_generation": 5,
+        "device_get_max_pcie_link_width": 16,
+    }
+    functions = {name: lambda _, value=value: value for name, value in answers.items()}
+    reader = LinkReader("0000:17:00.0", NvmlDevice(SimpleNamespace(**functions), 1))
+    monkeypatch.setattr("cudabw.benchmarks.session.link_reader", lambda *_, **__: reader)
+    said = []
+
+    def benchmark(session):
+        session.sample_link()
+        return Outcome((CASE,), warnings=("first",))
+
+    result = run_session((), benchmark, backend="emulated", observer=Observer(notify=said.append))
+    assert result.warnings[0] == "first"
+    assert result.warnings[1].startswith("The PCIe link of 0000:17:00.0 ran at Gen5 x8 under load, below the Gen5 x16")
+    assert said == [result.warnings[1]]
+    assert (result.device.link.width, result.device.max_link.width) == (8, 16)
+
+
+@pytest.mark.usefixtures("emulate")
+def test_the_clocks_of_a_gpu_are_read_before_its_context_is_made_and_again_when_the_run_ends(monkeypatch):
+    clocks = iter([0x1, 0x40])
+    nvml = NvmlDevice(SimpleNamespace(device_get_current_clocks_event_reasons=lambda _: next(clocks)), 1)
+    monkeypatch.setattr("cudabw.benchmarks.session._gpu", lambda *_: read_gpu(None, nvml, None))
+    monkeypatch.setattr("cudabw.benchmarks.session.link_reader", lambda *_, **__: LinkReader(None, nvml))
+    gpu = run_session((), lambda _: Outcome(), backend="emulated").environment["gpu"]
+    assert (gpu["before"]["reasons"], gpu["before"]["throttled"]) == (["gpu_idle"], False)
+    assert (gpu["after"]["reasons"], gpu["after"]["throttled"]) == (["hw_thermal_slowdown"], True)
+
+
+def test_the_emulated_device_has_no_state_of_a_gpu(session):
+    assert session().environment["gpu"] is None
+
+
+@pytest.mark.parametrize("ordinal", [1, -1])
+def test_of_a_gpu_that_is_not_there_nothing_is_read(make_device, ordinal):
+    driver = make_device().driver
+    driver.emulated = False
+    assert _gpu(driver, None, ordinal) is None
+    assert _gpu(driver, None, 0)["other_processes"] is None

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from cudabw.report.bandwidth_table import print_bandwidth
-from cudabw.results.model import CaseResult, Clock, DeviceInfo, Link, Rate, RunError, RunResult, State, Trial
+from cudabw.results.model import CaseResult, Clock, DeviceInfo, Hop, Link, Rate, RunError, RunResult, State, Trial
 
 MIB = 1 << 20
 EMULATED = DeviceInfo(ordinal=0, name="Emulated", uuid=None, pci=None, emulated=True)
@@ -376,3 +376,20 @@ def test_on_a_terminal_failures_are_red_and_refusals_yellow():
     text = printed(TROUBLED, force_terminal=True, color_system="standard", no_color=False)
     for word, colour in (("wrong data", 31), ("failed", 31), ("unsupported", 33), ("refused", 33)):
         assert re.search(rf"\x1b\[1;{colour}m *{word}\x1b", text)
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        (Link(source="integrated"), "no PCIe link: device and host share one memory."),
+        (Link(source="nvlink-c2c"), "no PCIe link: NVLink-C2C connects device and host."),
+        (
+            Link(5, 16, 15.75e9, "nvml", Hop("0000:00:01.0", 4, 8)),
+            "link: PCIe Gen5 x16 (nvml, under load) behind Gen4 x8 at bridge 0000:00:01.0, 15.8 GB/s.",
+        ),
+        (Link(), "± is its 99 % interval."),
+    ],
+)
+def test_under_the_table_stands_what_the_bytes_went_through(link, words):
+    result = replace(MEASURED, device=replace(GPU, link=link))
+    assert printed(result, width=160).splitlines()[-1].endswith(f"; {words}")

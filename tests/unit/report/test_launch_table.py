@@ -107,7 +107,7 @@ def run_result(*cases, device=GPU, sets=None, slopes=(SLOPE,), **fields):
         "2026-01-02T03:04:05Z",
         "1.0",
         device=device,
-        environment=SOFTWARE,
+        environment={"software": SOFTWARE},
         cases=cases,
         launch_overhead=found,
         **fields,

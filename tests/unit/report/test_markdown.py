@@ -14,7 +14,10 @@ RUN = RunResult(
     "2026-01-02T03:04:05Z",
     "1.2",
     device=DeviceInfo(0, "GPU <1>", None, None, emulated=False),
-    environment={"cpu": "CPU *9*", "nvidia_driver": "580.1", "cuda_bindings": "13.0"},
+    environment={
+        "cpu": {"model": "CPU *9*"},
+        "software": {"nvidia_driver": "580.1", "cuda_bindings": "13.0"},
+    },
     cases=(CaseResult("i", "bandwidth", "mapped", "driver", "d2h", 4096, State.REFUSED, "no `room` | none"),),
     finished="2026-01-02T03:04:06Z",
 )

@@ -9,6 +9,7 @@ import pytest
 
 from cudabw.benchmarks.api import measure_bandwidth
 from cudabw.results.compare import Reason, Verdict, change_of, compare, comparisons_to_json
+from cudabw.results.facts import environment_facts
 from cudabw.results.launch import Counts, LaunchCase, LaunchTrial, Mode, Seconds
 from cudabw.results.model import CaseResult, Clock, DeviceInfo, Link, Rate, RunResult, State, Trial
 
@@ -207,7 +208,8 @@ def test_one_more_run_of_many_that_scatter_is_hardly_ever_called_faster_or_slowe
 # Whole runs
 
 
-def run_of(*cases, device=GPU, version="1", **environment):
+def run_of(*cases, device=GPU, version="1", cpu=None, variables=None, **software):
+    environment = {"cpu": {"model": cpu}, "software": software, "variables": variables}
     return RunResult(("bandwidth",), "", version, device=device, environment=environment, cases=cases)
 
 
@@ -240,6 +242,16 @@ def test_facts_that_differ_are_listed_and_those_that_make_another_machine_are_ma
         ("variables", "none", "A=1", False),
     ]
     assert facts_of([old], old) == []
+
+
+def test_what_is_another_from_moment_to_moment_is_no_fact():
+    environment = {
+        "gpu": {"mig": False, "other_processes": 3, "before": {"sm_mhz": 300}},
+        "memory": {"available_bytes": 1 << 30},
+        "host": {"container": None, "wsl": False},
+        "cpu": "of another version",
+    }
+    assert environment_facts(environment) == {"mig": False, "wsl": False}
 
 
 def test_a_card_is_not_taken_for_an_emulated_one_of_its_name():

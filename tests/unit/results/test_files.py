@@ -9,14 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudabw.results.files import to_json
-from cudabw.results.model import CaseResult, Clock, DeviceInfo, Link, Rate, RunError, RunResult, State, Trial
+from cudabw.results.model import CaseResult, Clock, DeviceInfo, Hop, Link, Rate, RunError, RunResult, State, Trial
 
 RESULT = RunResult(
     command=("bandwidth", "--pinned"),
     started="2026-01-02T03:04:05Z",
     tool_version="1.2",
     device=DeviceInfo(
-        0, "Câblé", "GPU-1", "0000:17:00.0", emulated=False, memory_bytes=1 << 40, link=Link(5, 16, 63.0e9, "nvml")
+        0,
+        "Câblé",
+        "GPU-1",
+        "0000:17:00.0",
+        emulated=False,
+        memory_bytes=1 << 40,
+        link=Link(5, 16, 63.0e9, "nvml", Hop("0000:00:01.0", 5, 16)),
     ),
     environment={"cuda_driver": "13.0", "variables": {}},
     cases=(
@@ -40,6 +46,7 @@ RESULT = RunResult(
         ),
         CaseResult("i", "bandwidth", "mapped", "driver", "d2h", 1, State.REFUSED, "no room"),
     ),
+    tags={"node": "a7"},
     warnings=("a warning",),
     finished="2026-01-02T03:04:06Z",
 )
@@ -50,6 +57,7 @@ DOCUMENT = {
     "command": ["bandwidth", "--pinned"],
     "started": "2026-01-02T03:04:05Z",
     "finished": "2026-01-02T03:04:06Z",
+    "tags": {"node": "a7"},
     "interrupted": False,
     "error": None,
     "device": {
@@ -59,7 +67,20 @@ DOCUMENT = {
         "pci": "0000:17:00.0",
         "emulated": False,
         "memory_bytes": 1 << 40,
-        "link": {"generation": 5, "width": 16, "ceiling_bytes_per_s": 63.0e9, "source": "nvml"},
+        "link": {
+            "generation": 5,
+            "width": 16,
+            "ceiling_bytes_per_s": 63.0e9,
+            "source": "nvml",
+            "narrowest_hop": {"pci": "0000:00:01.0", "generation": 5, "width": 16},
+        },
+        "max_link": {
+            "generation": None,
+            "width": None,
+            "ceiling_bytes_per_s": None,
+            "source": None,
+            "narrowest_hop": None,
+        },
     },
     "environment": {"cuda_driver": "13.0", "variables": {}},
     "warnings": ["a warning"],

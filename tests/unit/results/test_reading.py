@@ -113,7 +113,7 @@ def values_of(kind):
     if kind.__class__.__name__ == "GenericAlias" and kind.__origin__ is tuple:
         return st.lists(values_of(get_args(kind)[0]), max_size=2).map(tuple)
     if "Mapping" in str(kind):
-        return st.dictionaries(st.text(), JSON_VALUES, max_size=2)
+        return st.dictionaries(st.text(), values_of(get_args(kind)[1]), max_size=2)
     return st.one_of([values_of(member) for member in get_args(kind)])
 
 

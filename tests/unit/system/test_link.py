@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cudabw.driver.identity import Identity
 from cudabw.driver.nvml import NvmlDevice
-from cudabw.results.model import Link
-from cudabw.system.link import LinkSampler, ceiling_bytes_per_s, read_link
+from cudabw.results.model import Hop, Link
+from cudabw.system.link import LinkReader, LinkSampler, ceiling_bytes_per_s, link_reader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ class ManualClock:
 
 
 def make_sysfs(root: Path, speed: str | None, width: str | None, address: str = PCI) -> Path:
-    folder = root / "bus" / "pci" / "devices" / address
+    folder = root / "sys" / "bus" / "pci" / "devices" / address
     folder.mkdir(parents=True)
     for name, text in (("current_link_speed", speed), ("current_link_width", width)):
         if text is not None:
@@ -88,15 +89,15 @@ def test_an_impossible_link_has_no_ceiling(generation: int, width: int, message:
 
 
 def test_nvml_is_asked_before_sysfs(tmp_path: Path) -> None:
-    sysfs = make_sysfs(tmp_path, "2.5 GT/s PCIe\n", "8\n")
-    assert read_link(PCI, Card(5, 16).device, sysfs=sysfs) == Link(5, 16, pytest.approx(GEN5_X16), "nvml")
+    root = make_sysfs(tmp_path, "2.5 GT/s PCIe\n", "8\n")
+    assert LinkReader(PCI, Card(5, 16).device, root=root).read() == Link(5, 16, pytest.approx(GEN5_X16), "nvml")
 
 
 @pytest.mark.parametrize("card", [None, Card(None, None), Card(5, None), Card(None, 16), Card(5, 63)])
 def test_sysfs_is_asked_where_nvml_has_no_whole_answer(tmp_path: Path, card: Card | None) -> None:
-    sysfs = make_sysfs(tmp_path, "16.0 GT/s PCIe\n", "8\n")
+    root = make_sysfs(tmp_path, "16.0 GT/s PCIe\n", "8\n")
     device = None if card is None else card.device
-    assert read_link(PCI, device, sysfs=sysfs) == Link(4, 8, pytest.approx(16e9 * 8 / 8 * 128 / 130), "sysfs")
+    assert LinkReader(PCI, device, root=root).read() == Link(4, 8, pytest.approx(16e9 * 8 / 8 * 128 / 130), "sysfs")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_sysfs_is_asked_where_nvml_has_no_whole_answer(tmp_path: Path, card: Car
     ],
 )
 def test_each_speed_that_linux_writes_is_a_generation(tmp_path: Path, speed: str, generation: int) -> None:
-    link = read_link(PCI, None, sysfs=make_sysfs(tmp_path, speed, "16\n"))
+    link = LinkReader(PCI, root=make_sysfs(tmp_path, speed, "16\n")).read()
     assert link == Link(generation, 16, ceiling_bytes_per_s(generation, 16), "sysfs")
 
 
@@ -135,7 +136,7 @@ def test_each_speed_that_linux_writes_is_a_generation(tmp_path: Path, speed: str
     ],
 )
 def test_a_sysfs_without_a_whole_answer_gives_nothing(tmp_path: Path, speed: str | None, width: str | None) -> None:
-    assert read_link(PCI, None, sysfs=make_sysfs(tmp_path, speed, width)) == Link(None, None, None, None)
+    assert LinkReader(PCI, root=make_sysfs(tmp_path, speed, width)).read() == Link(None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -150,22 +151,17 @@ def test_a_sysfs_without_a_whole_answer_gives_nothing(tmp_path: Path, speed: str
     ],
 )
 def test_an_address_is_found_however_it_is_written(tmp_path: Path, pci: str, folder: str) -> None:
-    sysfs = make_sysfs(tmp_path, "32.0 GT/s PCIe\n", "16\n", folder)
-    assert read_link(pci, None, sysfs=sysfs).generation == 5
+    root = make_sysfs(tmp_path, "32.0 GT/s PCIe\n", "16\n", folder)
+    assert LinkReader(pci, root=root).read().generation == 5
 
 
 @pytest.mark.parametrize("pci", [None, "", "nonsense", "../../..", "0000:17:00.9", "0000:17:00.0/..", "0000:18:00.0"])
 def test_an_address_that_is_none_or_not_there_gives_nothing(tmp_path: Path, pci: str | None) -> None:
-    assert read_link(pci, None, sysfs=make_sysfs(tmp_path, "32.0 GT/s PCIe\n", "16\n")) == Link()
-
-
-def test_an_integrated_device_has_no_link(tmp_path: Path) -> None:
-    sysfs = make_sysfs(tmp_path, "32.0 GT/s PCIe\n", "16\n")
-    assert read_link(PCI, Card(5, 16).device, integrated=True, sysfs=sysfs) == Link(None, None, None, None)
+    assert LinkReader(pci, root=make_sysfs(tmp_path, "32.0 GT/s PCIe\n", "16\n")).read() == Link()
 
 
 def test_a_generation_later_than_those_known_is_shown_without_a_ceiling() -> None:
-    assert read_link(None, Card(8, 16).device) == Link(8, 16, None, "nvml")
+    assert LinkReader(None, Card(8, 16).device).read() == Link(8, 16, None, "nvml")
 
 
 @given(speed=st.text(max_size=40), width=st.text(max_size=20), pci=st.text(max_size=20))
@@ -173,9 +169,9 @@ def test_no_text_makes_a_reading_raise(
     tmp_path_factory: pytest.TempPathFactory, speed: str, width: str, pci: str
 ) -> None:
     encodable = speed.encode("utf-8", "replace").decode()
-    sysfs = make_sysfs(tmp_path_factory.mktemp("sys"), encodable, width.encode("utf-8", "replace").decode())
-    read_link(PCI, None, sysfs=sysfs)
-    assert read_link(pci, None, sysfs=sysfs / "missing") == Link()
+    root = make_sysfs(tmp_path_factory.mktemp("sys"), encodable, width.encode("utf-8", "replace").decode())
+    LinkReader(PCI, root=root).read()
+    assert LinkReader(pci, root=root / "missing").read() == Link()
 
 
 @given(
@@ -188,15 +184,18 @@ def test_sysfs_and_nvml_agree_on_every_link(
     tmp_path_factory: pytest.TempPathFactory, generation: tuple[int, str], width: int
 ) -> None:
     number, speed = generation
-    sysfs = make_sysfs(tmp_path_factory.mktemp("sys"), f"{speed} GT/s PCIe\n", f"{width}\n")
-    from_sysfs, from_nvml = read_link(PCI, None, sysfs=sysfs), read_link(PCI, Card(number, width).device)
+    root = make_sysfs(tmp_path_factory.mktemp("sys"), f"{speed} GT/s PCIe\n", f"{width}\n")
+    from_sysfs, from_nvml = (
+        LinkReader(PCI, root=root).read(),
+        LinkReader(PCI, Card(number, width).device, root=root).read(),
+    )
     assert from_sysfs.ceiling_bytes_per_s == from_nvml.ceiling_bytes_per_s == ceiling_bytes_per_s(number, width)
     assert (from_sysfs.source, from_nvml.source) == ("sysfs", "nvml")
 
 
 def test_the_sampler_keeps_the_fastest_link_that_it_saw() -> None:
     card, clock = Card(1, 16), ManualClock()
-    sampler = LinkSampler(None, card.device, clock=clock, interval_s=0.05)
+    sampler = LinkSampler(LinkReader(None, card.device), clock=clock, interval_s=0.05)
     for card.generation, card.width in ((1, 16), (5, 8), (5, 16), (5, 4), (1, 16), (None, 16)):
         sampler.sample()
         clock.now_s += 0.1
@@ -205,7 +204,7 @@ def test_the_sampler_keeps_the_fastest_link_that_it_saw() -> None:
 
 def test_lanes_and_generation_are_weighed_together() -> None:
     card, clock = Card(1, 16), ManualClock()
-    sampler = LinkSampler(None, card.device, clock=clock, interval_s=0.05)
+    sampler = LinkSampler(LinkReader(None, card.device), clock=clock, interval_s=0.05)
     for card.generation, card.width in ((1, 16), (2, 4)):
         sampler.sample()
         clock.now_s += 0.1
@@ -214,7 +213,7 @@ def test_lanes_and_generation_are_weighed_together() -> None:
 
 def test_a_later_generation_than_those_known_beats_the_idle_link() -> None:
     card, clock = Card(1, 16), ManualClock()
-    sampler = LinkSampler(None, card.device, clock=clock, interval_s=0.05)
+    sampler = LinkSampler(LinkReader(None, card.device), clock=clock, interval_s=0.05)
     for card.generation in (1, 8, 1):
         sampler.sample()
         clock.now_s += 0.1
@@ -223,7 +222,7 @@ def test_a_later_generation_than_those_known_beats_the_idle_link() -> None:
 
 def test_the_sampler_reads_at_once_and_then_not_before_the_interval_is_over() -> None:
     card, clock = Card(5, 16), ManualClock()
-    sampler = LinkSampler(None, card.device, clock=clock, interval_s=0.5)
+    sampler = LinkSampler(LinkReader(None, card.device), clock=clock, interval_s=0.5)
     reads = []
     for clock.now_s in (0.0, 0.0, 0.25, 0.499, 0.5, 0.75, 1.0):
         sampler.sample()
@@ -233,7 +232,7 @@ def test_the_sampler_reads_at_once_and_then_not_before_the_interval_is_over() ->
 
 def test_the_interval_is_50_milliseconds_unless_told_otherwise() -> None:
     card, clock = Card(5, 16), ManualClock()
-    sampler = LinkSampler(None, card.device, clock=clock)
+    sampler = LinkSampler(LinkReader(None, card.device), clock=clock)
     reads = []
     for clock.now_s in (0.0, 0.049, 0.05):
         sampler.sample()
@@ -242,18 +241,177 @@ def test_the_interval_is_50_milliseconds_unless_told_otherwise() -> None:
 
 
 def test_a_sampler_that_read_nothing_has_nothing() -> None:
-    sampler = LinkSampler(None, Card(5, 16).device)
+    sampler = LinkSampler(LinkReader(None, Card(5, 16).device))
     assert sampler.best() == Link()
 
 
-def test_a_sampler_of_an_integrated_device_has_nothing() -> None:
+def test_a_sampler_of_a_device_without_pcie_knows_what_is_there_instead() -> None:
     card = Card(5, 16)
-    sampler = LinkSampler(PCI, card.device, integrated=True)
+    sampler = LinkSampler(LinkReader(PCI, card.device, "integrated"))
+    assert sampler.best() == Link(source="integrated")
     sampler.sample()
-    assert (sampler.best(), card.reads) == (Link(), 0)
+    assert (sampler.best(), card.reads) == (Link(source="integrated"), 0)
 
 
 def test_the_sampler_reads_the_sysfs_that_it_was_given(tmp_path: Path) -> None:
-    sampler = LinkSampler(PCI, None, sysfs=make_sysfs(tmp_path, "32.0 GT/s PCIe\n", "16\n"))
+    sampler = LinkSampler(LinkReader(PCI, root=make_sysfs(tmp_path, "32.0 GT/s PCIe\n", "16\n")))
     sampler.sample()
     assert sampler.best() == Link(5, 16, pytest.approx(GEN5_X16), "sysfs")
+
+
+# The bridges above
+
+
+def make_tree(
+    root: Path, *bridges: tuple[str, str], card: tuple[str, str] = ("32.0", "16"), which: str = "current"
+) -> Path:
+    """A sysfs in which a card sits below bridges, the one at the processor first; each is (speed, lanes)."""
+    folder = root / "sys" / "devices" / "pci0000:00"
+    for number, (speed, lanes) in enumerate([*bridges, card]):
+        last = number == len(bridges)
+        folder = folder / (PCI if last else f"0000:{number:02x}:01.0")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in (("speed", f"{speed} GT/s PCIe\n"), ("width", f"{lanes}\n")):
+            if speed:
+                (folder / f"{which}_link_{name}").write_text(text)
+    link = root / "sys" / "bus" / "pci" / "devices" / PCI
+    if not link.is_symlink():
+        link.parent.mkdir(parents=True)
+        link.symlink_to(folder)
+    return root
+
+
+def test_a_narrower_bridge_above_sets_the_ceiling_and_is_named(tmp_path: Path) -> None:
+    root = make_tree(tmp_path, ("16.0", "8"), ("32.0", "16"), ("32.0", "16"))
+    narrowed = Link(5, 16, ceiling_bytes_per_s(4, 8), "sysfs", Hop("0000:00:01.0", 4, 8))
+    assert LinkReader(PCI, root=root).read() == narrowed
+    from_nvml = Link(5, 16, ceiling_bytes_per_s(4, 8), "nvml", Hop("0000:00:01.0", 4, 8))
+    assert LinkReader(PCI, Card(5, 16).device, root=root).read() == from_nvml
+
+
+def test_of_several_narrower_bridges_the_narrowest_sets_the_ceiling(tmp_path: Path) -> None:
+    root = make_tree(tmp_path, ("16.0", "16"), ("8.0", "16"), ("32.0", "8"))
+    assert LinkReader(PCI, root=root).read().narrowest_hop == Hop("0000:01:01.0", 3, 16)
+
+
+@pytest.mark.parametrize(
+    "bridge", [("32.0", "16"), ("64.0", "16"), ("", ""), ("Unknown", "16"), ("16.0", "0"), ("16.0", "63")]
+)
+def test_a_bridge_that_carries_as_much_or_is_not_known_changes_nothing(tmp_path: Path, bridge: tuple[str, str]) -> None:
+    assert LinkReader(PCI, root=make_tree(tmp_path, bridge)).read() == Link(5, 16, pytest.approx(GEN5_X16), "sysfs")
+
+
+def test_an_idle_card_is_not_held_for_the_narrowest(tmp_path: Path) -> None:
+    root = make_tree(tmp_path, ("16.0", "8"), card=("2.5", "16"))
+    make_tree(tmp_path, ("16.0", "8"), card=("32.0", "16"), which="max")
+    reader = LinkReader(PCI, root=root)
+    assert reader.read() == Link(1, 16, 4e9, "sysfs")
+    assert reader.read_max() == Link(5, 16, ceiling_bytes_per_s(4, 8), "sysfs", Hop("0000:00:01.0", 4, 8))
+
+
+def test_a_card_that_cannot_be_read_has_no_ceiling_although_a_bridge_has_one(tmp_path: Path) -> None:
+    assert LinkReader(PCI, root=make_tree(tmp_path, ("16.0", "8"), card=("", ""))).read() == Link()
+
+
+def test_a_bridge_bounds_also_a_card_of_a_later_generation_than_those_known(tmp_path: Path) -> None:
+    link = LinkReader(PCI, Card(8, 16).device, root=make_tree(tmp_path, ("32.0", "16"))).read()
+    assert link == Link(8, 16, pytest.approx(GEN5_X16), "nvml", Hop("0000:00:01.0", 5, 16))
+
+
+def test_in_a_virtual_machine_the_bridges_are_made_up_and_nothing_is_claimed_of_them(tmp_path: Path) -> None:
+    root = make_tree(tmp_path, ("2.5", "1"))
+    (root / "proc").mkdir()
+    (root / "proc" / "cpuinfo").write_text("flags\t\t: fpu hypervisor\n")
+    assert LinkReader(PCI, root=root).read() == Link(5, 16, pytest.approx(GEN5_X16), "sysfs")
+
+
+def test_a_link_that_leads_in_a_circle_has_no_bridges(tmp_path: Path) -> None:
+    (tmp_path / "sys" / "bus" / "pci" / "devices").mkdir(parents=True)
+    (tmp_path / "sys" / "bus" / "pci" / "devices" / PCI).symlink_to(PCI)
+    assert LinkReader(PCI, Card(5, 16).device, root=tmp_path).read().narrowest_hop is None
+
+
+# What is there instead of PCI Express
+
+
+def c2c(enabled: object) -> NvmlDevice:
+    mode = SimpleNamespace(is_c2c_enabled=enabled)
+    return NvmlDevice(SimpleNamespace(device_get_c2c_mode_info_v=lambda _: mode), 1)
+
+
+@pytest.mark.parametrize(
+    ("integrated", "coherent", "nvml", "instead"),
+    [
+        (False, False, None, None),
+        (True, True, None, "integrated"),
+        (False, True, None, "coherent"),
+        (False, True, c2c(1), "nvlink-c2c"),
+        (False, False, c2c(1), "nvlink-c2c"),
+        (False, False, c2c(0), None),
+        (False, True, c2c("?"), "coherent"),
+    ],
+)
+def test_a_way_that_is_not_pcie_is_recognised_and_has_no_ceiling(
+    tmp_path: Path, integrated: bool, coherent: bool, nvml: NvmlDevice | None, instead: str | None
+) -> None:
+    identity = Identity(0, "GPU", "GPU-0", PCI, 1, integrated, coherent)
+    reader = link_reader(identity, nvml, emulated=False, root=make_tree(tmp_path))
+    assert reader.instead == instead
+    if instead is not None:
+        assert reader.read() == reader.read_max() == Link(source=instead)
+        assert reader.shortfall(Link(1, 1, 1.0, "sysfs")) is None
+
+
+def test_the_emulated_device_has_no_link_whatever_sits_at_its_address(tmp_path: Path) -> None:
+    identity = Identity(0, "GPU", "GPU-0", PCI, 1, integrated=False)
+    reader = link_reader(identity, None, emulated=True, root=make_tree(tmp_path))
+    assert reader.read() == reader.read_max() == Link()
+
+
+# A link below what the card can do
+
+
+def able(generation: int | None, width: int | None, card: int | None = None) -> NvmlDevice:
+    answers = {
+        "device_get_max_pcie_link_generation": generation,
+        "device_get_max_pcie_link_width": width,
+        "device_get_gpu_max_pcie_link_generation": card,
+    }
+    return NvmlDevice(SimpleNamespace(**{name: lambda _, value=value: value for name, value in answers.items()}), 1)
+
+
+RAN = f"The PCIe link of {PCI} ran at"
+SLOT = ": this slot or processor offers Gen4 at most."
+CHECK = (
+    "Check that the card sits firmly in a slot wired for x16, its riser or cable, and the slot's speed in the firmware "
+    f"settings; `lspci -vv -s {PCI}` shows both as LnkSta and LnkCap."
+)
+
+
+@pytest.mark.parametrize(
+    ("link", "nvml", "sentence"),
+    [
+        ((5, 8), able(5, 16), f"{RAN} Gen5 x8 under load, below the Gen5 x16 that the card can do. {CHECK}"),
+        ((3, 16), able(5, 16, 5), f"{RAN} Gen3 x16 under load, below the Gen5 x16 that the card can do. {CHECK}"),
+        (
+            (4, 16),
+            able(4, 16, 5),
+            f"{RAN} Gen4 x16 under load, below the Gen5 x16 that the card can do{SLOT}",
+        ),
+        ((5, 16), able(5, 16, 5), None),
+        ((5, 16), able(4, 8), None),
+        ((None, None), able(5, 16), None),
+        ((1, 1), able(None, 16), None),
+        ((1, 1), None, None),
+    ],
+)
+def test_a_link_below_what_the_card_can_do_is_said_with_both_and_what_to_check(
+    tmp_path: Path, link: tuple[int | None, int | None], nvml: NvmlDevice | None, sentence: str | None
+) -> None:
+    assert LinkReader(PCI, nvml, root=tmp_path).shortfall(Link(*link)) == sentence
+
+
+def test_sysfs_too_tells_what_the_card_can_do(tmp_path: Path) -> None:
+    root = make_tree(tmp_path, which="max")
+    found = LinkReader(PCI, root=root).shortfall(Link(4, 4, None, "sysfs"))
+    assert found == f"{RAN} Gen4 x4 under load, below the Gen5 x16 that the card can do. {CHECK}"

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabw.system.pseudofiles import is_directory, parse_number, read_text
+from cudabw.system.pseudofiles import (
+    count_entries,
+    exists,
+    is_directory,
+    parse_number,
+    parse_number_list,
+    read_line,
+    read_text,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,3 +58,43 @@ def test_a_directory_is_told_from_everything_else(tmp_path: Path, name: str, exp
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     assert is_directory(tmp_path / name) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "entries"),
+    [("folder", True, 0), ("file", True, None), ("missing", False, None), ("null\0byte", False, None), (".", True, 2)],
+)
+def test_what_is_there_is_told_and_counted(tmp_path: Path, name: str, there: bool, entries: int | None) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    assert (exists(tmp_path / name), count_entries(tmp_path / name)) == (there, entries)
+
+
+@pytest.mark.parametrize(("text", "line"), [("a b\n", "a b"), (" x\0", "x"), ("\n", None), ("", None)])
+def test_a_line_is_read_without_what_surrounds_it(tmp_path: Path, text: str, line: str | None) -> None:
+    (tmp_path / "file").write_text(text)
+    assert read_line(tmp_path / "file") == line
+    assert read_line(tmp_path / "missing") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "processors"),
+    [
+        ("0-3\n", {0, 1, 2, 3}),
+        ("0-1,8,10-11\n", {0, 1, 8, 10, 11}),
+        ("5", {5}),
+        ("\n", set()),
+        (None, None),
+        ("3-1", None),
+        ("0-99999999999", None),
+        ("a-b", None),
+        ("1,-1", None),
+    ],
+)
+def test_a_list_of_processors_is_read(text: str | None, processors: set[int] | None) -> None:
+    assert parse_number_list(text) == processors
+
+
+@given(st.frozensets(st.integers(0, 500)))
+def test_every_set_of_processors_is_read_back(numbers: frozenset[int]) -> None:
+    assert parse_number_list(",".join(map(str, sorted(numbers)))) == numbers
