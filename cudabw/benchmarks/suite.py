@@ -6,7 +6,7 @@ its plan from the keys that are given. Flags of ``cudabw run`` reach it through 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -20,12 +20,14 @@ from cudabw.benchmarks.bandwidth_plan import (
     ENGINES,
     KINDS,
     LOCAL,
+    BandwidthCase,
     BandwidthPlan,
     Staging,
     require_sense,
 )
 from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_TRIALS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
+from cudabw.config.limits import CASES
 from cudabw.config.values import (
     ALL,
     Reader,
@@ -39,6 +41,7 @@ from cudabw.config.values import (
 )
 from cudabw.errors import ConfigurationError
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
+from cudabw.results.limits import Bound, Limit
 
 if TYPE_CHECKING:
     from cudabw.config.suite import Section, Suite
@@ -109,6 +112,14 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
     ),
 }
 
+_BOUNDS: Final[Mapping[str, tuple[Bound, Callable[[float], float]]]] = {
+    "min_gb_per_s": (Bound.MIN_RATE, lambda gigabytes: gigabytes * 1e9),
+    "min_link_percent": (Bound.MIN_LINK, lambda percent: percent / 100),
+    "max_us": (Bound.MAX_TIME, lambda microseconds: microseconds / 1e6),
+    "max_ns_per_argument": (Bound.MAX_PER_ARGUMENT, lambda nanoseconds: nanoseconds / 1e9),
+}
+"""For each key of ``[[limits]]`` what it bounds, and its value in the results' unit."""
+
 VOCABULARY: Final = {name: kind.keys for name, kind in SECTION_KINDS.items()}
 """What :func:`cudabw.config.suite.parse_suite` needs to know of the sections."""
 
@@ -136,6 +147,26 @@ def plans_of(suite: Suite) -> tuple[Plan, ...]:
         titles |= {case.id: section.title for case in plan.cases()}
         plans += [plan] if plan.cases() else []
     return tuple(plans)
+
+
+def limits_of(suite: Suite) -> tuple[Limit, ...]:
+    """The limits that a suite sets, in its order."""
+    return tuple(
+        Limit(section.settings[CASES], bound, in_results_unit(section.settings[key]))
+        for section in suite.limits
+        for key, (bound, in_results_unit) in _BOUNDS.items()
+        if key in section.settings
+    )
+
+
+def result_ids(plans: Iterable[Plan]) -> Iterable[str]:
+    """The ids of the cases that the results of plans will have."""
+    for plan in plans:
+        for case in plan.cases():
+            if isinstance(case, BandwidthCase):
+                yield from map(case.id_of, case.results)
+            else:
+                yield case.id
 
 
 def _sensible_plan(section: Section, source: str) -> Plan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from cudabw.cli.main import notify
 from cudabw.cli.parameters import COUNT, ORDINAL, SECONDS, SIZES, output_options
 from cudabw.config.suite import BACKENDS
 from cudabw.errors import UsageError
@@ -17,14 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from cudabw.benchmarks.observer import Observer
     from cudabw.benchmarks.suite import Plan
     from cudabw.config.suite import Suite
+    from cudabw.results.limits import Limit
+    from cudabw.results.model import RunResult
 
 _EXAMPLES = """\b
 Built-in suites:
   smoke  Does everything work? Needs no GPU; for CI.
   quick  How fast is this machine's link? Half a minute.
   full   From which size on does pinning pay? A sweep for all kinds; minutes.
+  acceptance-pcie5-x16  Does this machine give what PCIe Gen5 x16 should? Exit 3 if not.
 
 \b
 Examples:
@@ -74,12 +81,13 @@ def command(
     A suite is a TOML file that is kept, reviewed and run again. Something that ends in .toml or has a slash in
     it is a path; anything else is the name of a built-in suite. Flags override what the suite says.
 
-    A kind that the suite names must be there: one that is refused or unsupported makes the exit code 4.
+    A kind that the suite names must be there: one that is refused or unsupported makes the exit code 4. Limits that
+    the suite sets must be met: one that is not, or of which that cannot be told, makes it 3.
     """
     if dry_run and outputs:
         raise UsageError("--dry-run measures nothing that -o could write", hint="Print the plan with --json.")
 
-    from cudabw.benchmarks.suite import VOCABULARY, plans_of
+    from cudabw.benchmarks.suite import VOCABULARY, limits_of, plans_of
     from cudabw.config.lookup import load_suite
     from cudabw.config.suite import override
 
@@ -90,21 +98,40 @@ def command(
     }
     wanted = override(load_suite(suite, VOCABULARY), VOCABULARY, backend=backend, device=device, settings=settings)
     plans = plans_of(wanted)
+    limits = limits_of(wanted)
+    _warn_of_unmatched(limits, plans)
     if dry_run:
         return _show(suite, wanted, plans, as_json=as_json)
-    return _measure(wanted, plans, as_json=as_json, outputs=outputs)
+    return _measure(wanted, plans, limits, as_json=as_json, outputs=outputs)
 
 
-def _measure(suite: Suite, plans: Sequence[Plan], *, as_json: bool, outputs: Sequence[Path]) -> int:
+def _warn_of_unmatched(limits: Sequence[Limit], plans: Sequence[Plan]) -> None:
+    from cudabw.benchmarks.suite import result_ids
+
+    ids = tuple(result_ids(plans))
+    for pattern in dict.fromkeys(limit.cases for limit in limits):
+        if not any(fnmatchcase(one, pattern) for one in ids):
+            notify(f"no case of this suite matches the limit on {pattern!r}, so it cannot be told (exit 3)")
+
+
+def _measure(
+    suite: Suite, plans: Sequence[Plan], limits: Sequence[Limit], *, as_json: bool, outputs: Sequence[Path]
+) -> int:
     from cudabw.benchmarks.api import run_plans
     from cudabw.cli.present import command_line, measure_and_present
+    from cudabw.report.limits_table import count_limits
+    from cudabw.results.limits import LimitState, judge
 
     backend, device = suite.backend or "auto", suite.device or 0
-    return measure_and_present(
-        lambda observer: run_plans(command_line(), plans, backend=backend, device=device, observer=observer),
-        as_json=as_json,
-        outputs=outputs,
-    )
+
+    def measure(observer: Observer) -> RunResult:
+        result = run_plans(command_line(), plans, backend=backend, device=device, observer=observer)
+        result = replace(result, limits=judge(result, limits))
+        if any(found.state is not LimitState.PASS for found in result.limits):
+            observer.notify(count_limits(result.limits))
+        return result
+
+    return measure_and_present(measure, as_json=as_json, outputs=outputs)
 
 
 def _show(name: str, suite: Suite, plans: Sequence[Plan], *, as_json: bool) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from cudabw.config import limits
 from cudabw.config.values import Reader, describe, quote, read_choice, read_ordinal, suggestion
 from cudabw.errors import ConfigurationError
 
@@ -25,7 +26,7 @@ class Section:
     """One section of a suite.
 
     Attributes:
-        kind: What it measures; its name in the file.
+        kind: What it measures or limits; its name in the file.
         number: Which one of its kind it is, from 1.
         settings: The values of the keys that are given; the others mean the defaults of what is measured.
     """
@@ -49,12 +50,14 @@ class Suite:
         sections: What to measure; at least one, those of one kind together.
         backend: Which device to use; None where the suite leaves that open.
         device: Number of the device; None where the suite leaves that open.
+        limits: What the figures must reach or must not exceed.
     """
 
     source: str
     sections: tuple[Section, ...]
     backend: str | None = None
     device: int | None = None
+    limits: tuple[Section, ...] = ()
 
 
 def parse_suite(text: str, source: str, vocabulary: Vocabulary) -> Suite:
@@ -74,7 +77,7 @@ def parse_suite(text: str, source: str, vocabulary: Vocabulary) -> Suite:
         "version": lambda version: version,
         "backend": partial(read_choice, BACKENDS),
         "device": read_ordinal,
-        **{kind: partial(_read_tables, kind) for kind in vocabulary},
+        **{kind: partial(_read_tables, kind) for kind in (*vocabulary, limits.SECTION)},
     }
     given = _read_table(document, readers, source, "a suite")
     read = tuple(
@@ -88,7 +91,7 @@ def parse_suite(text: str, source: str, vocabulary: Vocabulary) -> Suite:
             f"{source}: nothing to run: the suite has no section",
             hint=f"Add one of {', '.join(f'[[{kind}]]' for kind in vocabulary)}.",
         )
-    return Suite(source, read, given.get("backend"), given.get("device"))
+    return Suite(source, read, given.get("backend"), given.get("device"), _read_limits(given, source))
 
 
 def override(
@@ -147,6 +150,16 @@ def _require_version(document: Mapping[str, Any], source: str) -> None:
 def _read_section(kind: str, number: int, table: Mapping[str, Any], source: str, keys: Mapping[str, Reader]) -> Section:
     section = Section(kind, number, {})
     return replace(section, settings=_read_table(table, keys, f"{source}: {section.title}", f"[[{kind}]]"))
+
+
+def _read_limits(given: Mapping[str, Any], source: str) -> tuple[Section, ...]:
+    tables = enumerate(given.get(limits.SECTION, ()), start=1)
+    read = tuple(_read_section(limits.SECTION, number, table, source, limits.KEYS) for number, table in tables)
+    for section in read:
+        missing = limits.missing_key(section.settings)
+        if missing:
+            raise ConfigurationError(f"{source}: {section.title}: {missing}")
+    return read
 
 
 def _read_table(table: Mapping[str, Any], readers: Mapping[str, Reader], where: str, what: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from math import inf
 from typing import Any, Final
 
 from cudabw import units
@@ -53,6 +54,24 @@ def read_sizes(value: object) -> tuple[int, ...]:
     return units.parse_sizes(",".join(_size_text(member) for member in members))
 
 
+def read_positive(value: object) -> float:
+    """Read a number above 0."""
+    return _read_number(value, inf, "a number above 0")
+
+
+def read_percent(value: object) -> float:
+    """Read a number above 0 and up to 100."""
+    return _read_number(value, 100.0, "a number above 0 and up to 100")
+
+
+def read_pattern(value: object) -> str:
+    """Read a pattern of the ids of cases, with ``*``, ``?`` and ``[...]``."""
+    if not isinstance(value, str) or not value:
+        shown = "an empty text" if value == "" else describe(value)
+        raise ValueError(f'needs a pattern such as "bandwidth/pinned/*/h2d/*", not {shown}')
+    return value
+
+
 def read_choice(allowed: Sequence[str], value: object) -> str:
     """Read one of the allowed texts."""
     if not isinstance(value, str):
@@ -93,6 +112,17 @@ def suggestion(text: str, known: Iterable[str]) -> str:
     """`` (did you mean 'kinds'?)`` where a known text is close, else nothing."""
     close = get_close_matches(text, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _read_number(value: object, most: float, wanted: str) -> float:
+    text = _number_text(value, "a number", int, float)
+    try:
+        number = float(value)  # type: ignore[arg-type] # by the line above it is a number
+    except OverflowError:
+        number = inf
+    if not 0 < number <= most or number == inf:
+        raise ValueError(f"{_shorten(text)} is out of range: write {wanted}")
+    return number
 
 
 def _members(value: object, of_what: str, example: str) -> list[object]:

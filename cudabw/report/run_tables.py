@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudabw.report.bandwidth_table import print_bandwidth
 from cudabw.report.launch_table import print_launches
+from cudabw.report.limits_table import print_limits
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,3 +20,6 @@ def print_run(result: RunResult, console: Console) -> None:
     if result.bandwidth_cases and result.launch_cases:
         console.print()
     print_launches(result, console)
+    if result.limits and result.cases:
+        console.print()
+    print_limits(result, console)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudabw.results.limits import LimitState
 from cudabw.results.model import State
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ _PRECEDENCE = (130, 143, 5, USAGE, FAILED, BELOW_LIMIT, MISSING)
 def exit_code(result: RunResult) -> int:
     """What a command that produced these results exits with.
 
-    An error of the whole run brings its own code; 1 if a case failed or carried wrong data; 4 if one that was
+    An error of the whole run brings its own code; 1 if a case failed or carried wrong data; 3 if a limit is not met,
+    or whether it is cannot be told; 4 if a case that was
     asked for by name, or everything, is refused or unsupported. The first of these in the documented order; else 0.
     """
     return first_of(_codes(result))
@@ -42,5 +44,7 @@ def _codes(result: RunResult) -> Iterator[int]:
     states = [case.state for case in result.cases]
     if State.FAILED in states or State.WRONG_DATA in states:
         yield FAILED
+    if any(found.state is not LimitState.PASS for found in result.limits):
+        yield BELOW_LIMIT
     if State.OK not in states or any(case.named and case.state is not State.OK for case in result.cases):
         yield MISSING

@@ -29,6 +29,7 @@ def to_document(result: RunResult) -> dict[str, Any]:
         "device": data.pop("device"),
         "environment": data.pop("environment"),
         "warnings": list(data.pop("warnings")),
+        "limits": data.pop("limits"),
         **data,
     }
 

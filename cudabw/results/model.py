@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from cudabw.results.launch import LaunchCase
     from cudabw.results.launch_sets import LaunchOverhead
+    from cudabw.results.limits import LimitResult
 
 SCHEMA_VERSION = 1
 
@@ -191,6 +192,7 @@ class RunResult:
         tags: What the user calls this run, by ``--tag``.
         cases: Of all benchmarks of the run.
         launch_overhead: What launches showed beyond their cases; not in the document where none were measured.
+        limits: Whether the limits that a suite sets are met.
         warnings: What may distort the figures, one sentence each.
         interrupted: Whether a signal ended the run early.
         error: Why the run ended early or never began.
@@ -204,6 +206,7 @@ class RunResult:
     tags: Mapping[str, str] = field(default_factory=dict)
     cases: tuple[Case, ...] = ()
     launch_overhead: LaunchOverhead | None = None
+    limits: tuple[LimitResult, ...] = ()
     warnings: tuple[str, ...] = ()
     interrupted: bool = False
     error: RunError | None = None

@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from cudabw.results import launch, launch_sets, model
+from cudabw.results import launch, launch_sets, limits, model
 from cudabw.results.launch import LaunchCase
 from cudabw.results.model import CaseResult
 
@@ -18,7 +18,7 @@ CASE_CLASSES: Final[dict[str, type]] = {"bandwidth": CaseResult, launch.BENCHMAR
 """What the cases of each benchmark are."""
 
 # Where the names stand that annotations use, also those that a module imports for its types alone.
-_NAMES: Final = {name: value for module in (launch, launch_sets, model) for name, value in vars(module).items()}
+_NAMES: Final = {name: value for module in (launch, launch_sets, limits, model) for name, value in vars(module).items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -258,7 +259,8 @@ def test_the_default_kinds_need_not_be_there(monkeypatch):
             "quik",
             (
                 "cudabw: error: there is no built-in suite 'quik' (did you mean 'quick'?)\n"
-                "cudabw: hint: There are full, quick, smoke. A file is given by a path that ends in .toml.\n"
+                "cudabw: hint: There are acceptance-pcie5-x16, full, quick, smoke. "
+                "A file is given by a path that ends in .toml.\n"
             ),
         ),
         ("./nightly", "cudabw: error: nightly: cannot be read: No such file or directory\n"),
@@ -296,3 +298,82 @@ def test_a_wheel_holds_the_suites_where_the_installed_package_looks(tmp_path):
     done = run_process("run", "smoke", "--dry-run", PYTHONPATH=str(tmp_path / "site"))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Plan of smoke · backend emulated, device 0\n")
+
+
+LIMITED = """
+version = 1
+backend = "emulated"
+[[bandwidth]]
+kinds = ["pinned"]
+directions = ["h2d"]
+sizes = ["1MiB"]
+trials = 2
+[[limits]]
+cases = "bandwidth/pinned/*"
+min_gb_per_s = 50
+"""
+
+
+@pytest.fixture
+def as_a_gpu(monkeypatch):
+    """Results say that a GPU gave them; the modelled clock gives 50 GB/s to the device and 40 back."""
+    from cudabw.benchmarks import session
+
+    describe = session.describe_device
+    monkeypatch.setenv("CUDABW_EMULATED", '{"clock": {"h2d": 50e9, "d2h": 40e9}}')
+    monkeypatch.setattr(session, "describe_device", lambda device: replace(describe(device), emulated=False))
+
+
+@pytest.mark.parametrize(("flags", "in_json"), [([], False), (["--json"], True)])
+def test_a_limit_on_the_emulated_device_cannot_be_told_which_is_exit_3(capsys, flags, in_json):
+    write(LIMITED)
+    assert run(["run", "nightly.toml", *flags]) == 3
+    captured = capsys.readouterr()
+    assert captured.err == "cudabw: The one limit: cannot be told.\n"
+    if in_json:
+        (limit,) = json.loads(captured.out)["limits"]
+        assert (limit["state"], limit["reason"]) == ("cannot_tell", "the emulated device is no GPU")
+        assert (limit["of"], limit["bound"]) == ("bandwidth/pinned/driver/h2d/1048576", "min_rate_bytes_per_s")
+        assert limit["median"] > 0
+    else:
+        assert "\nLimits · device 0: EMULATED, not a GPU: no limit can be told\nThe one limit: c" in captured.out
+        assert captured.out.endswith("\n[1] the emulated device is no GPU\n")
+
+
+@pytest.mark.parametrize(("gigabytes", "code", "err"), [(45, 0, ""), (55, 3, "cudabw: The one limit: not met.\n")])
+@pytest.mark.usefixtures("as_a_gpu")
+def test_limits_decide_the_exit_code(capsys, gigabytes, code, err):
+    write(LIMITED.replace("= 50", f"= {gigabytes}").replace("1MiB", "64MiB"))
+    assert run(["run", "nightly.toml"]) == code
+    captured = capsys.readouterr()
+    assert captured.err == err
+    verdict = "fail [1]" if code else "pass"
+    (row,) = [line for line in captured.out.splitlines() if line.startswith("pinned h2d 64 MiB")]
+    assert row.split("  ")[-1] == verdict
+
+
+@pytest.mark.usefixtures("as_a_gpu")
+def test_wrong_data_outranks_a_limit_and_the_limit_cannot_be_told(capsys, monkeypatch):
+    monkeypatch.setenv("CUDABW_EMULATED", '{"faults": [{"copy": "drop", "direction": "h2d"}]}')
+    write(LIMITED)
+    assert run(["run", "nightly.toml", "--json"]) == 1
+    (limit,) = results(capsys)["limits"]
+    assert limit["state"] == "cannot_tell"
+    assert limit["reason"].startswith("wrong data: ")
+
+
+def test_a_limit_on_nothing_is_said_before_anything_is_measured(capsys):
+    write(LIMITED.replace("bandwidth/pinned/*", "bandwidth/pined/*"))
+    warning = "cudabw: no case of this suite matches the limit on 'bandwidth/pined/*', so it cannot be told (exit 3)\n"
+    assert run(["run", "nightly.toml", "--dry-run"]) == 0
+    assert capsys.readouterr().err == warning
+    assert run(["run", "nightly.toml"]) == 3
+    assert capsys.readouterr().err == f"{warning}cudabw: The one limit: cannot be told.\n"
+
+
+def test_limits_stand_in_the_document_of_a_run_that_never_began(capsys):
+    write(LIMITED)
+    assert run(["run", "nightly.toml", "--device", "7", "--json"]) == 2
+    assert run(["run", "nightly.toml", "--backend", "cuda", "--json"]) == 5
+    (limit,) = results(capsys)["limits"]
+    assert (limit["state"], limit["reason"]) == ("cannot_tell", "nothing was measured")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cudabw import units
 from cudabw.benchmarks.suite import VOCABULARY
+from cudabw.config.limits import KEYS
 from cudabw.config.lookup import load_suite, suite_folder, suite_names
 from cudabw.config.suite import Section, Suite, override, parse_suite
 from cudabw.errors import ConfigurationError
@@ -116,7 +117,7 @@ def test_what_is_given_twice_is_taken_once():
         (
             "version = 1\n[[bandwith]]",
             "ci.toml: unknown key 'bandwith' (did you mean 'bandwidth'?)",
-            "The keys of a suite are version, backend, device, bandwidth, launch_overhead.",
+            "The keys of a suite are version, backend, device, bandwidth, launch_overhead, limits.",
         ),
         (
             SECTION + "[[bandwidth]]\nkind = 1",
@@ -324,7 +325,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path, monkeypat
 
 
 def test_the_suites_of_this_repository_are_all_good_and_found():
-    assert suite_names() == ("full", "quick", "smoke")
+    assert suite_names() == ("acceptance-pcie5-x16", "full", "quick", "smoke")
     for name in suite_names():
         assert load_suite(name, VOCABULARY).sections
 
@@ -337,6 +338,6 @@ def test_the_manual_states_every_key_and_its_example_is_good():
     manual = (Path(__file__).parents[2] / "docs" / "suites.md").read_text()
     (text,) = [block.removeprefix("toml\n") for block in manual.split("```") if block.startswith("toml\n")]
     assert parse(text).sections
-    keys = {"version", "backend", "device", *(key for keys in VOCABULARY.values() for key in keys)}
+    keys = {"version", "backend", "device", *(key for keys in (*VOCABULARY.values(), KEYS) for key in keys)}
     assert [key for key in sorted(keys) if f"| `{key}` |" not in manual] == []
     assert tomllib.loads(text)["version"] == 1

@@ -1,11 +1,15 @@
 """The exit codes of design 6, as a table."""
 
+from dataclasses import replace
+
 import pytest
 
 from cudabw.results.exit_code import exit_code
+from cudabw.results.limits import Bound, LimitResult, LimitState
 from cudabw.results.model import CaseResult, Rate, RunError, RunResult, State
 
 OK, UNSUPPORTED, REFUSED, FAILED, WRONG = State
+PASS, FAIL, CANNOT_TELL = LimitState
 ORDER = (130, 143, 5, 2, 1, 3, 4)
 
 
@@ -49,6 +53,29 @@ def test_the_states_of_the_cases_decide(cases, code):
 def test_an_error_of_the_whole_run_brings_its_own_code(error_code):
     assert exit_code(run_result(error_code=error_code)) == error_code
     assert exit_code(run_result(OK, error_code=error_code)) == error_code
+
+
+def with_limits(result, *states):
+    limits = (
+        LimitResult("*", None, Bound.MIN_RATE, 1.0, state, None if state is LimitState.PASS else "because")
+        for state in states
+    )
+    return replace(result, limits=tuple(limits))
+
+
+@pytest.mark.parametrize(
+    ("states", "code"), [([PASS, PASS], 0), ([PASS, FAIL], 3), ([CANNOT_TELL], 3), ([CANNOT_TELL, FAIL], 3)]
+)
+def test_a_limit_that_does_not_pass_is_the_runs_result(states, code):
+    assert exit_code(with_limits(run_result(OK), *states)) == code
+
+
+@pytest.mark.parametrize("error_code", ORDER)
+def test_a_limit_stands_in_the_documented_order(error_code):
+    missed = with_limits(run_result(OK, error_code=error_code), FAIL)
+    assert exit_code(missed) == min(error_code, 3, key=ORDER.index)
+    assert exit_code(with_limits(run_result(OK, (REFUSED, True)), FAIL)) == 3
+    assert exit_code(with_limits(run_result(OK, WRONG), FAIL)) == 1
 
 
 @pytest.mark.parametrize("error_code", ORDER)

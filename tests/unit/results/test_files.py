@@ -84,6 +84,7 @@ DOCUMENT = {
     },
     "environment": {"cuda_driver": "13.0", "variables": {}},
     "warnings": ["a warning"],
+    "limits": [],
     "cases": [
         {
             "id": "bandwidth/pinned/driver/h2d/4096",

@@ -17,6 +17,7 @@ from cudabw.results import launch, launch_sets, model
 from cudabw.results.files import to_document, to_json
 from cudabw.results.launch import LaunchCase
 from cudabw.results.launch_sets import LaunchOverhead
+from cudabw.results.limits import LimitResult, LimitState
 from cudabw.results.model import CaseResult, DeviceInfo, Rate, RunError, RunResult, State, Trial
 from cudabw.results.reading import read_json, read_result
 from cudabw.results.shape import CASE_CLASSES, fields_of
@@ -97,6 +98,8 @@ def made(draw, cls):
         types = {field.name: field.type for field in fields_of(cls)}
         for name in HEADLINES[cls]:
             values[name] = draw(values_of(types[name]).filter(lambda value: value is not None)) if ok else None
+    if cls is LimitResult:
+        values["reason"] = None if values["state"] is LimitState.PASS else draw(st.text())
     return cls(**values)
 
 

@@ -1,0 +1,139 @@
+"""The table of a suite's limits: one row for each figure that is bounded, from the results alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from cudabw.report.console import new_table, print_whole, symbols_for
+from cudabw.results.limits import Bound, LimitState
+from cudabw.results.model import CaseResult
+from cudabw.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from cudabw.report.console import Symbols
+    from cudabw.results.limits import LimitResult
+    from cudabw.results.model import Case, DeviceInfo, RunResult
+
+_CAPTIONS: Final[Mapping[Bound, str]] = {
+    Bound.MIN_RATE: "Rate in GB/s, at least",
+    Bound.MIN_LINK: "Share of the link in %, at least",
+    Bound.MAX_TIME: "The call of a launch (submit) in µs, at most",
+    Bound.MAX_PER_ARGUMENT: "Converting each further argument in ns, at most",
+}
+
+_SHOWN_PER_UNIT: Final[Mapping[Bound, float]] = {
+    Bound.MIN_RATE: 1e-9,
+    Bound.MIN_LINK: 1e2,
+    Bound.MAX_TIME: 1e6,
+    Bound.MAX_PER_ARGUMENT: 1e9,
+}
+
+_UNREADABLE: Final = 1e5
+"""From here on only an interval of few trials goes, and its digits mean nothing."""
+
+_RULE: Final = "Pass: also the worse end of the 99 % interval meets the limit. Fail: even the better end misses it."
+
+_WORDS: Final = {LimitState.PASS: "pass", LimitState.FAIL: "fail", LimitState.CANNOT_TELL: "cannot tell"}
+_STYLES: Final = {LimitState.PASS: "green", LimitState.FAIL: "red", LimitState.CANNOT_TELL: "yellow"}
+
+
+def print_limits(result: RunResult, console: Console) -> None:
+    """Print whether each limit of a run is met; nothing where it has none, or measured nothing."""
+    if not result.limits or not result.cases:
+        return
+    symbols = symbols_for(console)
+    by_bound = {bound: [found for found in result.limits if found.bound is bound] for bound in _CAPTIONS}
+    reasons = (found.reason for rows in by_bound.values() for found in rows)
+    notes = list(dict.fromkeys(reason for reason in reasons if reason is not None))
+    labels = {case.id: _label(case) for case in result.cases}
+    console.print(Text(_title(result.device, symbols), style="bold"), soft_wrap=True)
+    console.print(Text(count_limits(result.limits), style="bold"), soft_wrap=not console.is_terminal)
+    for bound, rows in by_bound.items():
+        if rows:
+            console.print()
+            console.print(Text(symbols.fold(_CAPTIONS[bound]), style="dim"))
+            print_whole(_table(rows, labels, notes, symbols), console)
+    console.print()
+    console.print(Text(_RULE, style="dim"), soft_wrap=not console.is_terminal)
+    for number, note in enumerate(notes, start=1):
+        console.print(Text(symbols.fold(f"[{number}] {note}")), soft_wrap=not console.is_terminal)
+
+
+def count_limits(limits: Sequence[LimitResult]) -> str:
+    """How many limits are met, in one line."""
+    words = {
+        LimitState.PASS: "met",
+        LimitState.FAIL: "not met",
+        LimitState.CANNOT_TELL: "cannot be told",
+    }
+    counts = {state: sum(found.state is state for found in limits) for state in words}
+    told = ", ".join(f"{count} {words[state]}" for state, count in counts.items() if count)
+    return f"Of {len(limits)} limits: {told}." if len(limits) > 1 else f"The one limit: {told.partition(' ')[2]}."
+
+
+def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
+    if device is None:
+        return "Limits"
+    # Figures of the emulated device must never be taken for a GPU's.
+    what = "EMULATED, not a GPU: no limit can be told" if device.emulated else device.name
+    return f"Limits {symbols.dot} device {device.ordinal}: {what}"
+
+
+def _table(rows: Iterable[LimitResult], labels: Mapping[str, str], notes: Sequence[str], symbols: Symbols) -> Table:
+    table = new_table(symbols)
+    table.add_column("Case", no_wrap=True)
+    for heading in ("Limit", "Figure"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("Interval", "Verdict"):
+        table.add_column(heading, no_wrap=True)
+    for found in rows:
+        table.add_row(
+            _row_label(found, labels),
+            _shown(found.limit, found.bound),
+            symbols.dash if found.median is None else Text(_shown(found.median, found.bound), style="bold"),
+            _interval(found, symbols),
+            _verdict(found, notes),
+        )
+    return table
+
+
+def _row_label(found: LimitResult, labels: Mapping[str, str]) -> str:
+    if found.of is None:
+        return found.cases
+    if found.bound is Bound.MAX_PER_ARGUMENT:
+        return f"{found.of.rpartition('/')[2]} arguments"
+    return labels.get(found.of, found.of)
+
+
+def _interval(found: LimitResult, symbols: Symbols) -> str:
+    if found.low is None or found.high is None:
+        return symbols.dash
+    return f"{_shown(found.low, found.bound)} to {_shown(found.high, found.bound)}"
+
+
+def _verdict(found: LimitResult, notes: Sequence[str]) -> Text:
+    note = "" if found.reason is None else f" [{notes.index(found.reason) + 1}]"
+    return Text(f"{_WORDS[found.state]}{note}", style=_STYLES[found.state])
+
+
+def _shown(value: float, bound: Bound) -> str:
+    """In the unit of the caption, finer than elsewhere, because a limit may be close."""
+    shown = value * _SHOWN_PER_UNIT[bound]
+    if abs(shown) >= _UNREADABLE:
+        return f"{shown:.1e}"
+    return f"{shown:.{2 if abs(shown) < 100 else 1}f}"
+
+
+def _label(case: Case) -> str:
+    if not isinstance(case, CaseResult):
+        return f"{f'{case.args} {case.arg_type}' if case.args else 'no arguments'}, {case.mode}"
+    engine = "" if case.engine == "driver" else f" {case.engine}"
+    direction = case.direction.replace("bidirectional-", "both ways ")
+    return f"{case.kind}{engine} {direction} {format_size(case.size_bytes)}"
