@@ -227,7 +227,7 @@ def test_the_document_has_the_documented_shape(document):
     run, (case,) = done.json, done.json["cases"]
     assert list(run) == [
         *("schema", "tool", "command", "started", "finished", "tags", "interrupted", "error"),
-        *("device", "environment", "warnings", "cases"),
+        *("device", "environment", "warnings", "limits", "cases"),
     ]
     assert run["command"] == [*arguments, "--json"]
     assert (run["schema"], run["interrupted"], run["error"], run["warnings"]) == (1, False, None, [])
