@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from cudabw.report.console import new_table, print_whole, symbols_for
+from cudabw.results.headline import label_of
 from cudabw.results.limits import Bound, LimitState
-from cudabw.results.model import CaseResult
-from cudabw.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -132,8 +131,4 @@ def _shown(value: float, bound: Bound) -> str:
 
 
 def _label(case: Case) -> str:
-    if not isinstance(case, CaseResult):
-        return f"{f'{case.args} {case.arg_type}' if case.args else 'no arguments'}, {case.mode}"
-    engine = "" if case.engine == "driver" else f" {case.engine}"
-    direction = case.direction.replace("bidirectional-", "both ways ")
-    return f"{case.kind}{engine} {direction} {format_size(case.size_bytes)}"
+    return label_of(case).replace("bidirectional-", "both ways ")

@@ -12,13 +12,13 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from cudabw.results.launch import NO_ARGUMENTS
+from cudabw.results.launch import NO_ARGUMENTS, LaunchCase
 from cudabw.results.model import CaseResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from cudabw.results.launch import LaunchCase, Seconds
+    from cudabw.results.launch import Seconds
     from cudabw.results.launch_sets import Slope
     from cudabw.results.model import Case, Rate, RunResult
 
@@ -177,7 +177,7 @@ def _slopes(cases: Sequence[Case], result: RunResult) -> Iterable[_Figure]:
 
 
 def _launches(cases: Sequence[Case]) -> Iterable[LaunchCase]:
-    return (case for case in cases if not isinstance(case, CaseResult))
+    return (case for case in cases if isinstance(case, LaunchCase))
 
 
 def _why_missing(case: Case) -> str:

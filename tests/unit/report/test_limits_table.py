@@ -73,10 +73,10 @@ Case                        Limit  Figure  Interval        Verdict
 write-combined h2d 512 MiB  82.00   87.88  87.79 to 87.94  pass
 
 The call of a launch (submit) in µs, at most
-Case                    Limit  Figure  Interval          Verdict
-─────────────────────────────────────────────────────────────────────────
-no arguments, prepared   8.00    4.00  –                 cannot tell [4]
-4 buffer, prepared       8.00    4.00  -1.00 to 1.2e+13  cannot tell [1]
+Case                           Limit  Figure  Interval          Verdict
+────────────────────────────────────────────────────────────────────────────────
+launch prepared, no arguments   8.00    4.00  –                 cannot tell [4]
+launch prepared, 4 buffer       8.00    4.00  -1.00 to 1.2e+13  cannot tell [1]
 
 Converting each further argument in ns, at most
 Case              Limit  Figure  Interval        Verdict
