@@ -25,6 +25,7 @@ _COMMANDS = {
     "run": "cudabw.cli.run",
     "show": "cudabw.cli.show",
     "compare": "cudabw.cli.compare",
+    "plot": "cudabw.cli.plot",
     "devices": "cudabw.cli.devices",
     "doctor": "cudabw.cli.doctor",
     "completion": "cudabw.cli.completion",

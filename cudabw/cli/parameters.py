@@ -23,6 +23,7 @@ else:
 STDIN = STDOUT = "-"
 _REGRESSION = re.compile(r"slower(?:=([0-9]+(?:\.[0-9]+)?)%?)?", re.ASCII)
 OUTPUT_SUFFIXES = (".json", ".csv", ".md")
+PICTURE_SUFFIXES = (".svg", ".png")
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -62,9 +63,17 @@ def _parse_argument_types(text: str) -> tuple[str, ...]:
 
 
 def _parse_output(text: str) -> Path:
+    return Path(STDOUT) if text == STDOUT else _parse_written(text, OUTPUT_SUFFIXES)
+
+
+def _parse_picture(text: str) -> Path:
+    return _parse_written(text, PICTURE_SUFFIXES)
+
+
+def _parse_written(text: str, suffixes: tuple[str, ...]) -> Path:
     path = Path(text)
-    if text != STDOUT and path.suffix.lower() not in OUTPUT_SUFFIXES:
-        raise ValueError(f"{text!r} ends in none of {', '.join(OUTPUT_SUFFIXES)}, which say how it is written")
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"{text!r} ends in none of {', '.join(suffixes)}, which say how it is written")
     return path
 
 
@@ -90,6 +99,7 @@ def _parse_regression(text: str) -> float:
 
 
 OUTPUT_FILE = _File("file", _parse_output)
+PICTURE_FILE = _File("file", _parse_picture)
 RESULT_FILE = _File("file", str)
 ARGUMENT_COUNTS = _Parsed("counts", _parse_argument_counts)
 ARGUMENT_TYPES = _Parsed("types", _parse_argument_types)

@@ -57,6 +57,7 @@ def test_a_module_imports_only_from_floors_below_its_own(path):
         ("cuda", {"driver"}),
         ("rich", {"report", "cli"}),
         ("click", {"cli"}),
+        ("matplotlib", {"report"}),
         ("numpy", set(FLOOR_OF) - {"errors", "units", "config"}),
     ],
 )
@@ -68,6 +69,14 @@ def test_a_library_is_known_only_where_it_may_be(library, rooms):
     }
     assert users, "the search itself must find something"
     assert users <= rooms
+
+
+def test_only_the_modules_of_pictures_know_matplotlib_which_is_an_extra():
+    users = {path for path in MODULES if "matplotlib" in {name.split(".")[0] for name in imports_of(path)}}
+    assert {path.parent.name for path in users} == {"report"}
+    assert {path.name for path in users if not path.name.startswith("plot")} == set()
+    leading = {path for path in MODULES if any(name.startswith("cudabw.report.plot") for name in imports_of(path))}
+    assert leading - users == {PACKAGE / "cli" / "plot.py"}, "only the command leads to them"
 
 
 def test_every_driver_function_that_is_used_exists_in_the_emulated_driver():
@@ -91,10 +100,13 @@ def packages_loaded_by(statement):
 
 @pytest.mark.parametrize(
     "statement",
-    ["import cudabw", "from cudabw.cli.main import run; run(['--help']); run(['bandwidth', '--help'])"],
+    [
+        "import cudabw",
+        "from cudabw.cli.main import run; run(['--help']); run(['bandwidth', '--help']); run(['plot', '--help'])",
+    ],
 )
 def test_starting_up_loads_nothing_heavy(statement):
     # cuda-bindings 12.9 has a .pth file, by which every interpreter loads some of it.
     loaded = packages_loaded_by(statement) - packages_loaded_by("")
     assert "cudabw" in loaded
-    assert loaded & {"numpy", "cuda", "rich"} == set()
+    assert loaded & {"numpy", "cuda", "rich", "matplotlib"} == set()

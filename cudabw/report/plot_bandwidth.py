@@ -1,0 +1,165 @@
+"""Draw rates over sizes: a row of panels for each group of directions, a line for each kind of memory and engine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from cudabw.report.curves import PANELS, Curve, curves_of
+from cudabw.report.plot_style import (
+    BLACK,
+    ENGINE_DASHES,
+    FAINT,
+    FILE_COLOURS,
+    FILE_DASHES,
+    KIND_COLOURS,
+    MARKERS,
+    panels_of,
+    set_legend,
+    set_title,
+)
+from cudabw.units import format_rate, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
+
+    from cudabw.report.plot import Source
+    from cudabw.results.model import Link
+
+_MOST_TICKS: Final = 6
+_HEADROOM: Final = 1.06
+"""Above the highest line, for its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Panels side by side.
+
+    Attributes:
+        title: What they show.
+        panels: The name of each direction that was measured.
+        sources: The runs that measured any of them.
+    """
+
+    title: str
+    panels: Mapping[str, str]
+    sources: Sequence[Source]
+
+    @property
+    def columns(self) -> int:
+        """How many panels."""
+        return len(self.panels)
+
+
+def bandwidth_rows(sources: Sequence[Source]) -> list[Row]:
+    """The rows that the curves of some runs fill."""
+    rows = []
+    for title, panels in PANELS:
+        drawn = {way: name for way, name in panels.items() if any(_curves(source, way) for source in sources)}
+        if drawn:
+            measured = [source for source in sources if any(_curves(source, way) for way in drawn)]
+            rows.append(Row(title, drawn, measured))
+    return rows
+
+
+def draw_bandwidth(row: Row, columns: int, figure: SubFigure, title: Callable[[str, Sequence[Source]], str]) -> None:
+    """Draw one row.
+
+    Args:
+        row: What to draw.
+        columns: How many panels the longest row has.
+        figure: Where.
+        title: Adds the device to what is shown.
+    """
+    set_title(figure, title(row.title, row.sources))
+    panels = panels_of(figure, row.columns, columns)
+    kinds = {curve.label for source in row.sources for way in row.panels for curve in _curves(source, way)}
+    for axes, (direction, name) in zip(panels, row.panels.items(), strict=True):
+        axes.set_title(name)
+        for number, source in enumerate(row.sources):
+            for curve in _curves(source, direction):
+                _draw_curve(axes, curve, _look(curve, number, source, row, alone=len(kinds) == 1))
+        _draw_ceilings(axes, direction, row.sources)
+        _label_sizes(axes, [size for source in row.sources for size in _sizes(source, direction)])
+    panels[0].set_ylabel("GB/s")
+    panels[0].set_ylim(0, panels[0].get_ylim()[1] * _HEADROOM)
+    # The panel with most lines has one of each.
+    set_legend(figure, max(panels, key=lambda axes: len(axes.get_lines())))
+
+
+def _curves(source: Source, direction: str) -> tuple[Curve, ...]:
+    return curves_of([case for case in source.result.bandwidth_cases if case.direction == direction])
+
+
+def _sizes(source: Source, direction: str) -> list[int]:
+    return [point.size_bytes for curve in _curves(source, direction) for point in curve.points]
+
+
+def _look(curve: Curve, number: int, source: Source, row: Row, *, alone: bool) -> dict[str, Any]:
+    """Colour tells kinds apart, marks engines, and dashes files; where all is of one kind, colour tells files apart."""
+    several = len(row.sources) > 1
+    dashes = ENGINE_DASHES.get(curve.engine, "-") if not several else FILE_DASHES[0 if alone else number]
+    return {
+        "color": FILE_COLOURS[number] if alone and several else KIND_COLOURS.get(curve.kind, BLACK),
+        "linestyle": dashes,
+        "marker": MARKERS.get(curve.engine, "D"),
+        "label": f"{curve.label} ({source.name})" if several else curve.label,
+    }
+
+
+def _draw_curve(axes: Axes, curve: Curve, look: Mapping[str, Any]) -> None:
+    sizes = [point.size_bytes for point in curve.points]
+    # What comes first lies on top, because pinned memory is asked for most, and others are as fast.
+    above = 3 - len(axes.get_lines()) / 100
+    axes.plot(sizes, [point.rate.median / 1e9 for point in curve.points], markeredgewidth=0, zorder=above, **look)
+    known = [point for point in curve.points if point.rate.low is not None and point.rate.high is not None]
+    axes.fill_between(
+        [point.size_bytes for point in known],
+        [(point.rate.low or 0.0) / 1e9 for point in known],
+        [(point.rate.high or 0.0) / 1e9 for point in known],
+        color=look["color"],
+        alpha=0.18,
+        linewidth=0,
+    )
+
+
+def _draw_ceilings(axes: Axes, direction: str, sources: Sequence[Source]) -> None:
+    """A line for each link that the direction is a share of."""
+    links = {
+        source.result.device.link.ceiling_bytes_per_s: source.result.device.link
+        for source in sources
+        if source.result.device is not None
+        and any(case.direction == direction and case.link_fraction for case in source.result.bandwidth_cases)
+    }
+    for ceiling, link in links.items():
+        if ceiling is not None:
+            axes.axhline(ceiling / 1e9, color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+            axes.annotate(
+                _link_words(link, ceiling),
+                xy=(0, ceiling / 1e9),
+                xycoords=("axes fraction", "data"),
+                xytext=(3, 3),
+                textcoords="offset points",
+                color=FAINT,
+                fontsize=8.5,
+            )
+
+
+def _link_words(link: Link, ceiling: float) -> str:
+    name = f"PCIe Gen{link.generation} x{link.width}" if link.generation and link.width else "link"
+    return f"{name}, {format_rate(ceiling)} GB/s"
+
+
+def _label_sizes(axes: Axes, sizes: Sequence[int]) -> None:
+    """Ticks at powers of two, a whole number of powers apart, in binary units."""
+    axes.set_xscale("log", base=2)
+    first, last = math.floor(math.log2(min(sizes))), math.ceil(math.log2(max(sizes)))
+    step = next(step for step in (1, 2, 4, 5, 10, 20, 48) if (last - first) // step < _MOST_TICKS)
+    ticks = [2**exponent for exponent in range(first, last + 1, step)]
+    axes.set_xticks(ticks, [format_size(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("size of one copy")
