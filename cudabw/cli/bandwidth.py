@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cudabw.cli.parameters import COUNT, SECONDS, SIZE, SIZES, device_options, output_options
+from cudabw.cli.parameters import COUNT, SECONDS, SIZE, SIZES, STDOUT, device_options, output_options
 from cudabw.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthPlan
 
@@ -88,6 +88,7 @@ Examples:
 )
 @device_options
 @output_options
+@click.option("--chart", is_flag=True, help="Also draw the rates over sizes, as bars of text under the table.")
 def command(
     *,
     all_kinds: bool,
@@ -102,6 +103,7 @@ def command(
     backend: str | None,
     as_json: bool,
     outputs: tuple[Path, ...],
+    chart: bool,
     **kinds: bool,
 ) -> int:
     """Measure how fast bytes move between host and device.
@@ -121,7 +123,11 @@ def command(
         Staging,
     )
     from cudabw.cli.present import command_line, measure_and_present
+    from cudabw.report.chart import print_run_and_chart
+    from cudabw.report.run_tables import print_run
 
+    if chart and (as_json or Path(STDOUT) in outputs):
+        raise UsageError("--chart draws under the table, and --json prints no table")
     named = _named_kinds(kinds)
     plan = BandwidthPlan(
         kinds=tuple(_KINDS) if all_kinds else named or DEFAULT_KINDS,
@@ -141,6 +147,7 @@ def command(
         ),
         as_json=as_json,
         outputs=outputs,
+        print_report=print_run_and_chart if chart else print_run,
     )
 
 

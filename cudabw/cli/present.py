@@ -28,13 +28,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-def measure_and_present(measure: Callable[[Observer], RunResult], *, as_json: bool, outputs: Sequence[Path]) -> int:
+def measure_and_present(
+    measure: Callable[[Observer], RunResult],
+    *,
+    as_json: bool,
+    outputs: Sequence[Path],
+    print_report: Callable[[RunResult, Console], None] = print_run,
+) -> int:
     """Run a measurement, print its results on stdout, keep them in files, and print everything else on stderr.
 
     Args:
         measure: Runs it.
         as_json: Whether stdout gets the JSON document.
         outputs: Files that get the results as well; ``-`` among them is stdout.
+        print_report: Prints the results for people.
 
     Returns:
         The exit code that the results mean.
@@ -62,7 +69,7 @@ def measure_and_present(measure: Callable[[Observer], RunResult], *, as_json: bo
         show_error(result.error.message, result.error.hint)
     if exit_code(result) != USAGE:
         as_json = as_json or Path(STDOUT) in outputs
-        write_result(to_json(result) + "\n" if as_json else rendered(partial(print_run, result)))
+        write_result(to_json(result) + "\n" if as_json else rendered(partial(print_report, result)))
     return first_of((exit_code(result), FAILED if unwritten else MEASURED))
 
 

@@ -26,6 +26,7 @@ Examples:
 @format_option("markdown", "Tables as GitHub shows them.")
 @format_option("csv", "One row for each case, and its device and run.")
 @format_option("hist", "How the samples of each case lie, as bars of text.")
+@format_option("chart", "Rates over sizes, as bars of text.")
 @format_option("json", "The document itself, as this version writes it.")
 def command(*, file: str, **formats: bool) -> int:
     """Show the results in FILE, a JSON file of an earlier run, or - for stdin.
@@ -55,6 +56,12 @@ def _show(result: RunResult, how: str) -> None:
             write_data(run_to_csv(result))
         case "json":
             write_result(to_json(result) + "\n")
+        case "chart":
+            from cudabw.report.chart import has_rates, print_chart
+
+            if not has_rates(result):
+                raise UsageError("there are no rates to draw")
+            write_result(rendered(partial(print_chart, result)))
         case "hist":
             from cudabw.report.histogram import print_histograms
 

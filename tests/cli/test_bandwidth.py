@@ -525,3 +525,31 @@ def test_an_emulated_machine_without_devices_is_an_error_and_no_fallback(emulate
     done = document(*QUICK)
     assert done.code == 5
     assert done.json["error"]["type"] == "NoDriverError"
+
+
+CHART_HEAD = "Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)\nA whole bar is "
+
+
+def test_the_chart_stands_under_the_table_and_show_draws_it_again(command, tmp_path):
+    path = tmp_path / "run.json"
+    done = command(*QUICK, "--pinned", "--size", "4KiB,64KiB", "--chart", "-o", path)
+    assert done.code == 0
+    table, _, chart = done.out.partition(f"\n\n{CHART_HEAD}")
+    assert "Median of" in table or "One trial" in table
+    assert "█" in chart
+    shown = command("show", path, "--chart")
+    assert (shown.code, shown.out, shown.err) == (0, CHART_HEAD + chart, "")
+
+
+@pytest.mark.parametrize("flags", [("--json",), ("-o", "-")])
+def test_a_chart_and_a_document_are_not_both_to_be_had(command, no_start, flags):  # noqa: ARG001 - nothing may start
+    done = command("bandwidth", "--chart", *flags)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "cudabw: error: --chart draws under the table, and --json prints no table\n"
+
+
+def test_a_file_without_rates_has_no_chart(command, tmp_path):
+    path = tmp_path / "launches.json"
+    command("launch-overhead", "--backend", "emulated", "--args", "0", "--trials", "1", "-o", path)
+    done = command("show", path, "--chart")
+    assert (done.code, done.out, done.err) == (2, "", "cudabw: error: there are no rates to draw\n")

@@ -1,0 +1,136 @@
+"""A sweep as bars of text, for a terminal: rates over sizes, one kind of memory after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from cudabw.report.console import ASCII, new_table, print_whole, symbols_for
+from cudabw.report.curves import PANELS
+from cudabw.report.notes import state_cell
+from cudabw.report.run_tables import print_run
+from cudabw.units import format_rate, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from cudabw.report.console import Symbols
+    from cudabw.results.model import CaseResult, DeviceInfo, RunResult
+
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_SHORTEST: Final = 8
+_LONGEST: Final = 40
+_GAP: Final = 2
+_HEADING: Final = len("GB/s")
+
+
+def print_run_and_chart(result: RunResult, console: Console) -> None:
+    """Print the tables of a run, and its rates as bars under them."""
+    print_run(result, console)
+    if has_rates(result):
+        console.print()
+        print_chart(result, console)
+
+
+def has_rates(result: RunResult) -> bool:
+    """Whether there is a bar to draw."""
+    return any(case.rate_bytes_per_s is not None for case in result.bandwidth_cases)
+
+
+def print_chart(result: RunResult, console: Console) -> None:
+    """Print a bar for each rate; nothing where there is none. All bars under one title have the same scale."""
+    symbols = symbols_for(console)
+    between = False
+    for title, panels in PANELS:
+        cases = [case for case in result.bandwidth_cases if case.direction in panels]
+        if not any(case.rate_bytes_per_s for case in cases):
+            continue
+        if between:
+            console.print()
+        between = True
+        whole, of_what = _scale(cases, result.device)
+        console.print(Text(symbols.fold(_title(title, result.device)), style="bold"), soft_wrap=True)
+        console.print(Text(f"A whole bar is {format_rate(whole)} GB/s, {of_what}.", style="dim"), soft_wrap=True)
+        console.print()
+        print_whole(_chart(cases, list(panels), whole, console.width, symbols), console)
+
+
+def _title(title: str, device: DeviceInfo | None) -> str:
+    if device is None:
+        return title
+    # Figures of the emulated device must never be taken for a GPU's.
+    what = "EMULATED, not a GPU (host memory)" if device.emulated else device.name
+    return f"{title} · device {device.ordinal}: {what}"
+
+
+def _scale(cases: Sequence[CaseResult], device: DeviceInfo | None) -> tuple[float, str]:
+    """The rate of a whole bar, and what it is."""
+    fastest = max(case.rate_bytes_per_s.median for case in cases if case.rate_bytes_per_s is not None)
+    ceiling = device.link.ceiling_bytes_per_s if device is not None else None
+    if ceiling is not None and ceiling >= fastest and any(case.link_fraction for case in cases):
+        return ceiling, "what the link can carry"
+    return fastest, "the fastest here"
+
+
+def _chart(cases: Sequence[CaseResult], directions: Sequence[str], whole: float, width: int, symbols: Symbols) -> Table:
+    shown = [way for way in directions if any(case.direction == way for case in cases)]
+    rows = _rows(cases)
+    names = max(len(_name(kind, engine)) for kind, engine, _ in rows)
+    sizes = max(len(format_size(size)) for *_, size in rows)
+    figures = max(_HEADING, *(len(_figure(case)) for case in cases))
+    length = (width - names - sizes - 2 * _GAP) // len(shown) - figures - 2 * _GAP
+    length = min(max(length, _SHORTEST), _LONGEST)
+    table = new_table(symbols)
+    table.add_column("Memory", no_wrap=True)
+    table.add_column("Size", justify="right", no_wrap=True)
+    for way in shown:
+        table.add_column(f"{way.rpartition('-')[2]}\nGB/s", justify="right", no_wrap=True, style="bold")
+        table.add_column("", no_wrap=True, style="cyan", min_width=length)
+    before = ""
+    for (kind, engine, size), row in rows.items():
+        name = _name(kind, engine)
+        if before not in ("", name):
+            table.add_section()
+        table.add_row(
+            "" if name == before else name,
+            format_size(size),
+            *(cell for way in shown for cell in _cells(row.get(way), whole, length, symbols)),
+        )
+        before = name
+    return table
+
+
+def _rows(cases: Iterable[CaseResult]) -> Mapping[tuple[str, str, int], Mapping[str, CaseResult]]:
+    """Cases of one kind, engine and size by direction; the sizes of each kind from the smallest on."""
+    order = {key: number for number, key in enumerate(dict.fromkeys((case.kind, case.engine) for case in cases))}
+    rows: dict[tuple[str, str, int], dict[str, CaseResult]] = {}
+    for case in sorted(cases, key=lambda case: (order[case.kind, case.engine], case.size_bytes)):
+        rows.setdefault((case.kind, case.engine, case.size_bytes), {})[case.direction] = case
+    return rows
+
+
+def _name(kind: str, engine: str) -> str:
+    return kind if engine == "driver" else f"{kind}, {engine}"
+
+
+def _cells(case: CaseResult | None, whole: float, length: int, symbols: Symbols) -> tuple[Text | str, str]:
+    if case is None:
+        return symbols.dash, ""
+    rate = case.rate_bytes_per_s
+    return _figure(case), "" if rate is None else _bar(rate.median / whole * length, symbols)
+
+
+def _figure(case: CaseResult) -> Text:
+    rate = case.rate_bytes_per_s
+    return state_cell(case.state) if rate is None else Text(format_rate(rate.median))
+
+
+def _bar(length: float, symbols: Symbols) -> str:
+    if symbols is ASCII:
+        return "#" * round(length)
+    eighths = round(length * 8)
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
