@@ -103,6 +103,7 @@ def command(
     backend: str | None,
     as_json: bool,
     outputs: tuple[Path, ...],
+    github: bool,
     chart: bool,
     **kinds: bool,
 ) -> int:
@@ -147,6 +148,7 @@ def command(
         ),
         as_json=as_json,
         outputs=outputs,
+        github=github,
         print_report=print_run_and_chart if chart else print_run,
     )
 

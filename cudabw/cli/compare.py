@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cudabw.cli.parameters import REGRESSION, RESULT_FILE, format_option
+from cudabw.cli.parameters import REGRESSION, RESULT_FILE, format_option, github_option
 from cudabw.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,22 +44,36 @@ Exit codes:
     help="Exit 3 if a case is slower, or is slower and has lost PCT percent of its speed or more.",
 )
 @click.option("--force", is_flag=True, help="Compare results of unlike machines, and those of the emulated device.")
+@github_option
 @format_option("markdown", "Tables as GitHub shows them.")
 @format_option("json", "One JSON document.")
-def command(*, old: str, new: tuple[str, ...], fail_on: float | None, force: bool, markdown: bool, json: bool) -> int:
+def command(
+    *,
+    old: str,
+    new: tuple[str, ...],
+    fail_on: float | None,
+    force: bool,
+    github: bool,
+    markdown: bool,
+    json: bool,
+) -> int:
     """Compare each NEW run with the run in OLD, case by case: faster, slower, same, or inconclusive and why.
 
     All are JSON files, of which one may be - for stdin. OLD may be a directory of earlier runs: then how far they
     scatter says what a change is. A change of less than 2 % is the same.
     """
+    from cudabw.cli.github import report_to_github, summary_file
     from cudabw.cli.inputs import load_result, load_runs
+    from cudabw.cli.main import show_error
     from cudabw.cli.printing import rendered, standard_encoding, write_result
+    from cudabw.report.annotations import slower_annotations
     from cudabw.report.markdown import markdown_of
     from cudabw.results.compare import compare, comparisons_to_json
-    from cudabw.results.exit_code import BELOW_LIMIT, MEASURED, MISSING, first_of
+    from cudabw.results.exit_code import BELOW_LIMIT, FAILED, MEASURED, MISSING, first_of
 
     if markdown and json:
         raise UsageError("comparisons are shown in one way: --markdown or --json")
+    summary = summary_file() if github else None
     earlier = load_runs(old, but_not=new)
     found = [compare(earlier, load_result(name), old_name=_short(old), new_name=_short(name)) for name in new]
     if not force:
@@ -71,9 +85,16 @@ def command(*, old: str, new: tuple[str, ...], fail_on: float | None, force: boo
         write_result(markdown_of(partial(_print_all, found), standard_encoding()))
     else:
         write_result(rendered(partial(_print_all, found)))
-    slower = fail_on is not None and any(case.is_slower_by(fail_on) for each in found for case in each.cases)
+    slower = [case for each in found for case in each.cases if fail_on is not None and case.is_slower_by(fail_on)]
+    unwritten = None
+    if summary is not None:
+        unwritten = report_to_github(summary, markdown_of(partial(_print_all, found)), slower_annotations(slower))
+    if unwritten:
+        show_error(unwritten, "")
     compared = all(any(case.speed is not None for case in each.cases) for each in found)
-    return first_of((BELOW_LIMIT if slower else MEASURED, MEASURED if compared else MISSING))
+    return first_of(
+        (FAILED if unwritten else MEASURED, BELOW_LIMIT if slower else MEASURED, MEASURED if compared else MISSING)
+    )
 
 
 def _short(name: str) -> str:

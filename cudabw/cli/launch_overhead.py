@@ -68,6 +68,7 @@ def command(
     backend: str | None,
     as_json: bool,
     outputs: tuple[Path, ...],
+    github: bool,
 ) -> int:
     """Measure what launching a kernel from Python costs.
 
@@ -92,4 +93,5 @@ def command(
         ),
         as_json=as_json,
         outputs=outputs,
+        github=github,
     )

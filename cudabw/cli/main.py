@@ -117,9 +117,14 @@ def show_error(message: str, hint: str) -> None:
 
 
 def notify(text: str) -> None:
-    """Tell the user something now, on stderr; a stderr that cannot be written costs only what it was to carry."""
+    """Tell the user something now, on stderr, as coming from this program."""
+    tell(f"cudabw: {text}")
+
+
+def tell(line: str) -> None:
+    """Print a line on stderr; a stderr that cannot be written costs only what it was to carry."""
     try:
-        click.echo(f"cudabw: {text}", err=True)
+        click.echo(line, err=True)
     except OSError:
         _abandon(sys.stderr)
 

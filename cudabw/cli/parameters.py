@@ -156,7 +156,7 @@ def backend_option(function: Function) -> Function:
 
 
 def output_options(function: Function) -> Function:
-    """``--tag``, ``--json`` and ``-o``, as every command that measures has them; :func:`tags` gives the tags."""
+    """``--tag``, ``--json``, ``-o`` and ``--github``, as every command that measures has them; :func:`tags` gives the tags."""
     tag = click.option(
         "--tag",
         type=TAG,
@@ -177,4 +177,13 @@ def output_options(function: Function) -> Function:
         help="Also write the results to a file, by its end as .json, .csv or .md; kept up to date while measuring. "
         "May be repeated; - is the same as --json.",
     )
-    return tag(as_json(files(function)))
+    return tag(as_json(files(github_option(function))))
+
+
+def github_option(function: Function) -> Function:
+    """``--github``."""
+    return click.option(
+        "--github",
+        is_flag=True,
+        help="In GitHub Actions: add the tables to the summary of the step, and annotate what makes it fail.",
+    )(function)

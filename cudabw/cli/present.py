@@ -13,11 +13,14 @@ import click
 from cudabw import __version__
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.session import utc_now
+from cudabw.cli.github import report_to_github, summary_file
 from cudabw.cli.main import notify, show_error, standard_output
 from cudabw.cli.outputs import ResultFiles
 from cudabw.cli.parameters import STDOUT, tags
 from cudabw.cli.printing import rendered, write_result
 from cudabw.cli.signals import StopSignals
+from cudabw.report.annotations import run_annotations
+from cudabw.report.markdown import run_to_markdown
 from cudabw.report.progress import ProgressBar
 from cudabw.report.run_tables import print_run
 from cudabw.results.exit_code import FAILED, MEASURED, USAGE, exit_code, first_of
@@ -33,6 +36,7 @@ def measure_and_present(
     *,
     as_json: bool,
     outputs: Sequence[Path],
+    github: bool,
     print_report: Callable[[RunResult, Console], None] = print_run,
 ) -> int:
     """Run a measurement, print its results on stdout, keep them in files, and print everything else on stderr.
@@ -41,12 +45,14 @@ def measure_and_present(
         measure: Runs it.
         as_json: Whether stdout gets the JSON document.
         outputs: Files that get the results as well; ``-`` among them is stdout.
+        github: Whether GitHub Actions gets a summary and annotations as well.
         print_report: Prints the results for people.
 
     Returns:
         The exit code that the results mean.
     """
     standard_output()  # raises before the measurement what would be raised after it
+    summary = summary_file() if github else None
     with ProgressBar(sys.stderr) as bar:
 
         def say(text: str) -> None:
@@ -62,7 +68,10 @@ def measure_and_present(
         files.begin(tagged(RunResult(command_line(), utc_now(), __version__)))
         with StopSignals(say) as signals:
             result = tagged(measure(Observer(bar.follow, say, signals.check, keep)))
-    unwritten = files.finish(result)
+    unwritten = list(files.finish(result))
+    if summary is not None:
+        failure = report_to_github(summary, run_to_markdown(result), run_annotations(result))
+        unwritten += [failure] if failure else []
     for text in unwritten:
         show_error(text, "")
     if result.error is not None:

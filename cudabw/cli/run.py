@@ -75,6 +75,7 @@ def command(
     time_budget: float | None,
     as_json: bool,
     outputs: tuple[Path, ...],
+    github: bool,
 ) -> int:
     """Measure what a suite says.
 
@@ -84,8 +85,9 @@ def command(
     A kind that the suite names must be there: one that is refused or unsupported makes the exit code 4. Limits that
     the suite sets must be met: one that is not, or of which that cannot be told, makes it 3.
     """
-    if dry_run and outputs:
-        raise UsageError("--dry-run measures nothing that -o could write", hint="Print the plan with --json.")
+    if dry_run and (outputs or github):
+        writer = "-o" if outputs else "--github"
+        raise UsageError(f"--dry-run measures nothing that {writer} could write", hint="Print the plan with --json.")
 
     from cudabw.benchmarks.suite import VOCABULARY, limits_of, plans_of
     from cudabw.config.lookup import load_suite
@@ -102,7 +104,7 @@ def command(
     _warn_of_unmatched(limits, plans)
     if dry_run:
         return _show(suite, wanted, plans, as_json=as_json)
-    return _measure(wanted, plans, limits, as_json=as_json, outputs=outputs)
+    return _measure(wanted, plans, limits, as_json=as_json, outputs=outputs, github=github)
 
 
 def _warn_of_unmatched(limits: Sequence[Limit], plans: Sequence[Plan]) -> None:
@@ -115,7 +117,13 @@ def _warn_of_unmatched(limits: Sequence[Limit], plans: Sequence[Plan]) -> None:
 
 
 def _measure(
-    suite: Suite, plans: Sequence[Plan], limits: Sequence[Limit], *, as_json: bool, outputs: Sequence[Path]
+    suite: Suite,
+    plans: Sequence[Plan],
+    limits: Sequence[Limit],
+    *,
+    as_json: bool,
+    outputs: Sequence[Path],
+    github: bool,
 ) -> int:
     from cudabw.benchmarks.api import run_plans
     from cudabw.cli.present import command_line, measure_and_present
@@ -131,7 +139,7 @@ def _measure(
             observer.notify(count_limits(result.limits))
         return result
 
-    return measure_and_present(measure, as_json=as_json, outputs=outputs)
+    return measure_and_present(measure, as_json=as_json, outputs=outputs, github=github)
 
 
 def _show(name: str, suite: Suite, plans: Sequence[Plan], *, as_json: bool) -> int:

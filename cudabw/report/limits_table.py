@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cudabw.report.console import Symbols
     from cudabw.results.limits import LimitResult
-    from cudabw.results.model import Case, DeviceInfo, RunResult
+    from cudabw.results.model import DeviceInfo, RunResult
 
 _CAPTIONS: Final[Mapping[Bound, str]] = {
     Bound.MIN_RATE: "Rate in GB/s, at least",
@@ -51,14 +51,13 @@ def print_limits(result: RunResult, console: Console) -> None:
     by_bound = {bound: [found for found in result.limits if found.bound is bound] for bound in _CAPTIONS}
     reasons = (found.reason for rows in by_bound.values() for found in rows)
     notes = list(dict.fromkeys(reason for reason in reasons if reason is not None))
-    labels = {case.id: _label(case) for case in result.cases}
     console.print(Text(_title(result.device, symbols), style="bold"), soft_wrap=True)
     console.print(Text(count_limits(result.limits), style="bold"), soft_wrap=not console.is_terminal)
     for bound, rows in by_bound.items():
         if rows:
             console.print()
             console.print(Text(symbols.fold(_CAPTIONS[bound]), style="dim"))
-            print_whole(_table(rows, labels, notes, symbols), console)
+            print_whole(_table(rows, result, notes, symbols), console)
     console.print()
     console.print(Text(_RULE, style="dim"), soft_wrap=not console.is_terminal)
     for number, note in enumerate(notes, start=1):
@@ -77,6 +76,25 @@ def count_limits(limits: Sequence[LimitResult]) -> str:
     return f"Of {len(limits)} limits: {told}." if len(limits) > 1 else f"The one limit: {told.partition(' ')[2]}."
 
 
+def limit_label(found: LimitResult, result: RunResult) -> str:
+    """What a person calls the case that is limited; the pattern where it matched none."""
+    if found.of is None:
+        return found.cases
+    if found.bound is Bound.MAX_PER_ARGUMENT:
+        return f"{found.of.rpartition('/')[2]} arguments"
+    label = next((label_of(case) for case in result.cases if case.id == found.of), found.of)
+    return label.replace("bidirectional-", "both ways ")
+
+
+def describe_limit(found: LimitResult) -> str:
+    """A limit, its figure and its verdict in a sentence."""
+    what = f"{_CAPTIONS[found.bound]} {_shown(found.limit, found.bound)}"
+    figure = "no figure" if found.median is None else _shown(found.median, found.bound)
+    if found.low is not None and found.high is not None:
+        figure += f" ({_shown(found.low, found.bound)} to {_shown(found.high, found.bound)})"
+    return f"{what}; measured: {figure}; {found.reason or 'met'}."
+
+
 def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
     if device is None:
         return "Limits"
@@ -85,7 +103,7 @@ def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
     return f"Limits {symbols.dot} device {device.ordinal}: {what}"
 
 
-def _table(rows: Iterable[LimitResult], labels: Mapping[str, str], notes: Sequence[str], symbols: Symbols) -> Table:
+def _table(rows: Iterable[LimitResult], result: RunResult, notes: Sequence[str], symbols: Symbols) -> Table:
     table = new_table(symbols)
     table.add_column("Case", no_wrap=True)
     for heading in ("Limit", "Figure"):
@@ -94,21 +112,13 @@ def _table(rows: Iterable[LimitResult], labels: Mapping[str, str], notes: Sequen
         table.add_column(heading, no_wrap=True)
     for found in rows:
         table.add_row(
-            _row_label(found, labels),
+            limit_label(found, result),
             _shown(found.limit, found.bound),
             symbols.dash if found.median is None else Text(_shown(found.median, found.bound), style="bold"),
             _interval(found, symbols),
             _verdict(found, notes),
         )
     return table
-
-
-def _row_label(found: LimitResult, labels: Mapping[str, str]) -> str:
-    if found.of is None:
-        return found.cases
-    if found.bound is Bound.MAX_PER_ARGUMENT:
-        return f"{found.of.rpartition('/')[2]} arguments"
-    return labels.get(found.of, found.of)
 
 
 def _interval(found: LimitResult, symbols: Symbols) -> str:
@@ -128,7 +138,3 @@ def _shown(value: float, bound: Bound) -> str:
     if abs(shown) >= _UNREADABLE:
         return f"{shown:.1e}"
     return f"{shown:.{2 if abs(shown) < 100 else 1}f}"
-
-
-def _label(case: Case) -> str:
-    return label_of(case).replace("bidirectional-", "both ways ")

@@ -141,12 +141,13 @@ EFFECTS = {
 }
 
 
-WRITE_FILES = {"-o", "--output"}  # what they do has tests of its own, in test_files.py
+# What these do has tests of its own: here, in test_files.py and in test_github.py.
+ELSEWHERE = {"--chart", "-o", "--output", "--github"}
 
 
 def test_the_effect_of_each_option_is_tested():
     parameters = importlib.import_module("cudabw.cli.bandwidth").command.params
-    assert {option for parameter in parameters for option in parameter.opts} == set(EFFECTS) | WRITE_FILES
+    assert {option for parameter in parameters for option in parameter.opts} == set(EFFECTS) | ELSEWHERE
     assert all(isinstance(parameter, click.Option) for parameter in parameters)
 
 
