@@ -30,6 +30,8 @@ from cudabw.results.model import RunResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rich.console import Console
+
 
 def measure_and_present(
     measure: Callable[[Observer], RunResult],
