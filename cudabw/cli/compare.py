@@ -86,11 +86,11 @@ def command(
     else:
         write_result(rendered(partial(_print_all, found)))
     slower = [case for each in found for case in each.cases if fail_on is not None and case.is_slower_by(fail_on)]
-    unwritten = None
+    unwritten: Sequence[str] = ()
     if summary is not None:
         unwritten = report_to_github(summary, markdown_of(partial(_print_all, found)), slower_annotations(slower))
-    if unwritten:
-        show_error(unwritten, "")
+    for text in unwritten:
+        show_error(text, "")
     compared = all(any(case.speed is not None for case in each.cases) for each in found)
     return first_of(
         (FAILED if unwritten else MEASURED, BELOW_LIMIT if slower else MEASURED, MEASURED if compared else MISSING)

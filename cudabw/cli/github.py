@@ -10,7 +10,7 @@ from cudabw.cli.main import tell
 from cudabw.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 
@@ -34,11 +34,11 @@ def summary_file() -> Path:
         raise UsageError(f"${VARIABLE}: {name} cannot be written: {error.strerror or error}") from error
 
 
-def report_to_github(summary: Path, markdown: str, annotations: Iterable[str]) -> str | None:
+def report_to_github(summary: Path, markdown: str, annotations: Iterable[str]) -> Sequence[str]:
     """Add to the summary, and print annotations on stderr, which GitHub reads as it does stdout.
 
     Returns:
-        What went wrong, if the summary could not be written.
+        What could not be written, one text for each failure.
     """
     for annotation in annotations:
         tell(annotation)
@@ -46,5 +46,5 @@ def report_to_github(summary: Path, markdown: str, annotations: Iterable[str]) -
         with summary.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(f"{markdown}\n")
     except OSError as error:
-        return f"{summary} could not be written: {error.strerror or error}"
-    return None
+        return [f"{summary} could not be written: {error.strerror or error}"]
+    return []

@@ -156,7 +156,7 @@ def backend_option(function: Function) -> Function:
 
 
 def output_options(function: Function) -> Function:
-    """``--tag``, ``--json``, ``-o`` and ``--github``, as every command that measures has them; :func:`tags` gives the tags."""
+    """``--tag``, ``--json``, ``-o`` and ``--github`` of every command that measures; :func:`tags` gives the tags."""
     tag = click.option(
         "--tag",
         type=TAG,

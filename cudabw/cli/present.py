@@ -70,10 +70,9 @@ def measure_and_present(
         files.begin(tagged(RunResult(command_line(), utc_now(), __version__)))
         with StopSignals(say) as signals:
             result = tagged(measure(Observer(bar.follow, say, signals.check, keep)))
-    unwritten = list(files.finish(result))
+    unwritten = [*files.finish(result)]
     if summary is not None:
-        failure = report_to_github(summary, run_to_markdown(result), run_annotations(result))
-        unwritten += [failure] if failure else []
+        unwritten += report_to_github(summary, run_to_markdown(result), run_annotations(result))
     for text in unwritten:
         show_error(text, "")
     if result.error is not None:
