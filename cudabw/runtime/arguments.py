@@ -76,7 +76,7 @@ def stores_c_value(kind: type) -> bool:
 
 @convert.register
 def _(pointer: DevicePointer) -> CValue:
-    return POINTER, int(pointer), None
+    return POINTER, pointer._address, None  # noqa: SLF001 - int() would call a method
 
 
 @convert.register
@@ -166,28 +166,28 @@ def fit(value: CValue, expected: CType) -> CValue:
         OverflowError: It is out of the type's range.
     """
     ctype, content, _ = value
-    if ctype is expected or ctype == expected:
+    if ctype is expected:
         return value
-    if ctype is PYTHON_INT and expected.code in _INTEGER_CODES and expected is not POINTER:
-        return expected, _integer_in_range(content, expected), None
-    if ctype in (PYTHON_INT, PYTHON_FLOAT) and expected.code in _FLOAT_CODES:
+    if ctype is PYTHON_INT and expected.code in _RANGES and expected is not POINTER:
+        low, high = _RANGES[expected.code]
+        if not low <= content <= high:
+            raise OverflowError(f"{content} is out of the range of {expected}, {low} to {high}")
+        return expected, content, None
+    if (ctype is PYTHON_INT or ctype is PYTHON_FLOAT) and expected.code in _FLOAT_CODES:
         return expected, _float_in_range(content, expected), None
+    if ctype == expected:
+        return value
     if is_untyped(ctype) and ctype.members and len(ctype.members) == len(expected.members):
         return _packed([fit(member, wanted) for member, wanted in zip(content, expected.members, strict=True)])
     hint = "; wrap an address in DevicePointer" if expected is POINTER and ctype is PYTHON_INT else ""
     raise TypeError(f"{ctype} was given where {expected} is expected{hint}")
 
 
-_INTEGER_CODES = frozenset("bhiqBHIQ")
+_RANGES = {
+    **{code: (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) for code, size in zip("bhiq", (1, 2, 4, 8), strict=True)},
+    **{code: (0, (1 << 8 * size) - 1) for code, size in zip("BHIQ", (1, 2, 4, 8), strict=True)},
+}
 _FLOAT_CODES = frozenset("efd")
-
-
-def _integer_in_range(value: int, ctype: CType) -> int:
-    bits = 8 * ctype.size
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if ctype.code.islower() else (0, (1 << bits) - 1)
-    if not low <= value <= high:
-        raise OverflowError(f"{value} is out of the range of {ctype}, {low} to {high}")
-    return value
 
 
 def _float_in_range(value: float, ctype: CType) -> float:

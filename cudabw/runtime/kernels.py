@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from cudabw.errors import ClosedError, CudabwError
 from cudabw.runtime.arguments import convert, fit, natural_type
 from cudabw.runtime.configuration import Configuration, Extent, LaunchLimits
+from cudabw.runtime.conversion import CONVERSION_ERRORS, Conversion, separate
 from cudabw.runtime.function import Function
-from cudabw.runtime.launching import CONVERSION_ERRORS, Launcher, located, separate, wrong_count
+from cudabw.runtime.launching import Launcher
 from cudabw.runtime.prepared import PreparedLaunch
+from cudabw.runtime.refusals import find_closed, located, wrong_count
 from cudabw.runtime.signature import CType, CValue, TypeSpecification, ctype_of
 
 if TYPE_CHECKING:
@@ -104,8 +106,7 @@ class Kernel(functools.partial[None]):
     """A kernel, with or without a signature.
 
     It is a ``partial`` for the sake of its calls: an object of a class with ``__call__`` has the keywords of each call
-    collected in a dictionary and taken out again, which since Python 3.12 a ``partial`` does not. That takes 0.2 of
-    the 1.7 us that a call with four buffers takes without the driver.
+    collected in a dictionary and taken out again, which since Python 3.12 a ``partial`` does not. That takes 0.2 us.
 
     Args:
         function: The loaded kernel.
@@ -177,7 +178,7 @@ class Kernel(functools.partial[None]):
         Nothing is submitted and no ownership taken. Arguments and errors are those of a call.
         """
         types, values = self._calls.converted(args)
-        launcher = self._calls.new_launcher(types, Configuration.of(grid, block, shared), stream)
+        launcher = self._calls.of(types).new_launcher(Configuration.of(grid, block, shared), stream)
         return PreparedLaunch(launcher, values, args)
 
     def specialise(self, *args: object) -> Kernel:
@@ -204,7 +205,11 @@ class _Calls:
             function.check(signature)
         self.function = function
         self.signature = signature
+        self._conversion = Conversion(function.name, signature or (), function.device.conversions)
         self.launchers: dict[object, Launcher] = {}
+        # What the latest call asked for, and its launcher: recognising the same objects is faster than looking for a
+        # key that equals them. All of them were keys, so none of them can have changed.
+        self._latest: tuple[Any, ...] = (object(), None, None, None, None)
         self._specialised: dict[tuple[CType, ...], Kernel] = {}
 
     def launch(self, *args: object, grid: Extent, block: Extent, stream: Stream | None = None, shared: int = 0) -> None:
@@ -224,16 +229,22 @@ class _Calls:
             CudabwError: A buffer would have to wait during a capture, or cannot be reached from the device.
             LaunchError: The driver refused the launch.
         """
+        known_grid, known_block, known_stream, known_shared, launcher = self._latest
+        if not (grid is known_grid and block is known_block and stream is known_stream and shared is known_shared):
+            try:
+                launcher = self.launchers[grid, block, stream, shared]
+            except (KeyError, TypeError):
+                # TypeError: an extent that is a list, say. Another signature has launchers of its own.
+                types, values = self.converted(args)
+                launcher = self.of(types).launcher(grid=grid, block=block, stream=stream, shared=shared)
+                launcher.submit(separate(values))
+                return
+            self._latest = grid, block, stream, shared, launcher
+        arguments = launcher.convert(args)
         try:
-            launcher = self.launchers[grid, block, stream, shared]
-        except (KeyError, TypeError):
-            # TypeError: an extent that is a list, say. Another signature has launchers of its own.
-            types, values = self.converted(args)
-            kernel = self if self.signature is not None else self.specialised(types)
-            launcher = kernel.launcher(grid=grid, block=block, stream=stream, shared=shared)
-            launcher.submit(separate(values))
-            return
-        launcher.launch_with(args)
+            launcher.submit(arguments)
+        except ClosedError as error:
+            raise find_closed(error, self.function.name, args) from error
 
     def launcher(self, *, grid: Extent, block: Extent, stream: Stream | None, shared: int) -> Launcher:
         """What a call with these threads on this stream uses; kept for the next call."""
@@ -246,12 +257,16 @@ class _Calls:
         if launcher is None:
             if len(self.launchers) >= _MOST_LAUNCHERS:
                 self.launchers.clear()
-            launcher = self.launchers[key] = self.new_launcher(self.signature, configuration, stream)
+            launcher = self.launchers[key] = self.new_launcher(configuration, stream)
         return launcher
 
-    def new_launcher(self, types: tuple[CType, ...], configuration: Configuration, stream: Stream | None) -> Launcher:
+    def new_launcher(self, configuration: Configuration, stream: Stream | None) -> Launcher:
         """One that no later call shares."""
-        return Launcher(self.function, types, configuration, stream or self.function.device.default_stream)
+        return Launcher(self.function, self._conversion, configuration, stream or self.function.device.default_stream)
+
+    def of(self, types: tuple[CType, ...]) -> _Calls:
+        """Those with a signature: these, or where there is none those of the kernel with these types."""
+        return self if self.signature is not None else self.specialised(types)._calls  # noqa: SLF001
 
     def specialised(self, types: tuple[CType, ...]) -> Kernel:
         """The kernel of this signature, always the same."""
@@ -263,22 +278,21 @@ class _Calls:
     def converted(self, args: Sequence[object]) -> tuple[tuple[CType, ...], list[CValue]]:
         """The arguments, converted once, and the signature: this kernel's, or the one they give."""
         self.function.require_loaded()
-        expected = self.function.parameter_sizes if self.signature is None else self.signature
-        if expected is not None and len(args) != len(expected):
-            raise wrong_count(self.function.name, len(expected), len(args))
-        values = [self._convert_one(position, argument) for position, argument in enumerate(args)]
+        if self.signature is not None:
+            return self.signature, self._conversion.each(args)
+        sizes = self.function.parameter_sizes
+        if sizes is not None and len(args) != len(sizes):
+            raise wrong_count(self.function.name, len(sizes), len(args))
+        values = [self._example(position, argument) for position, argument in enumerate(args)]
         types = tuple(ctype for ctype, _, _ in values)
-        if self.signature is None:
-            self.function.check(types)
+        self.function.check(types)
         self.function.device.conversions.arguments += len(values)
         return types, values
 
-    def _convert_one(self, position: int, argument: object) -> CValue:
+    def _example(self, position: int, argument: object) -> CValue:
         sizes = self.function.parameter_sizes
         try:
             value = convert(argument)
-            if self.signature is not None:
-                return fit(value, self.signature[position])
             return fit(value, natural_type(value, None if sizes is None else sizes[position]))
         except CONVERSION_ERRORS as error:
             raise located(error, self.function.name, position) from error

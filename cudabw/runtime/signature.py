@@ -118,7 +118,11 @@ def layout(types: Sequence[CType]) -> tuple[str, int]:
 
 def offsets(types: Sequence[CType]) -> list[int]:
     """Where each of these values begins, in bytes, when they lie as in :func:`layout`."""
-    return [layout(types[: index + 1])[1] - ctype.size for index, ctype in enumerate(types)]
+    found, end = [], 0
+    for ctype in types:
+        found.append(end + -end % ctype.alignment)
+        end = found[-1] + ctype.size
+    return found
 
 
 def ctype_of(specification: TypeSpecification) -> CType:

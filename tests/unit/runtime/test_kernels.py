@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import struct
 import threading
 import weakref
 
@@ -12,11 +13,13 @@ from cudabw.driver.emulated.faults import Fault
 from cudabw.driver.emulated.shape import Shape
 from cudabw.errors import ClosedError, CudabwError, DriverError
 from cudabw.runtime import ptx
+from cudabw.runtime.arguments import convert
 from cudabw.runtime.capture import capture
 from cudabw.runtime.gate import Gate
 from cudabw.runtime.kernels import Module
-from cudabw.runtime.launching import LaunchError
 from cudabw.runtime.memory import DeviceBuffer, MappedBuffer
+from cudabw.runtime.refusals import LaunchError
+from cudabw.runtime.signature import TYPES
 
 WORDS = 64
 SIZE = {"grid": 2, "block": 32}
@@ -108,6 +111,17 @@ def test_a_prepared_launch_converts_once_however_often_it_runs(module, buffer, s
     assert conversions() == 0
 
 
+@pytest.mark.parametrize("signature", [None, SIGNATURE])
+def test_a_refused_call_counts_no_conversion(module, buffer, stream, conversions, signature):
+    add = module.kernel("cudabw_add_u32", signature)
+    add(buffer, 1, WORDS, **SIZE, stream=stream)
+    conversions()
+    for attempt in (add, add.prepare):
+        with pytest.raises(TypeError, match="argument 2 of cudabw_add_u32"):
+            attempt(buffer, 1, "64", **SIZE, stream=stream)
+    assert conversions() == 0
+
+
 def test_rebinding_converts_that_argument_and_no_other(add, buffer, stream, conversions):
     prepared = add.prepare(buffer, 1, WORDS, **SIZE, stream=stream)
     conversions()
@@ -150,7 +164,7 @@ def test_the_stages_one_by_one_are_a_launch(add, buffer, device, stream, convers
     launcher.pack(arguments)
     launcher.launch()
     launcher.driver_call()
-    launcher(buffer, 1, WORDS)
+    launcher.submit(launcher.convert((buffer, 1, WORDS)))
     assert conversions() == 3
     assert words(buffer) == [3] * WORDS
     assert device.waits.stream == 0
@@ -231,6 +245,64 @@ def test_a_prepared_launch_keeps_its_arguments_alive(add, device, stream, replac
         assert kept() is None
         prepared()
     stream.synchronize()
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_a_launch_that_was_kept_knows_of_a_rebinding(add, device, buffer, stream, tracked):
+    other, busy = MappedBuffer(device, 4 * WORDS), device.stream()
+    buffer.tracked = tracked
+    prepared = add.prepare(buffer, 1, WORDS, **SIZE, stream=stream)
+    launch = prepared.launch
+    launch()
+    launch()
+    with Gate(device) as gate:
+        gate.close_on(busy)
+        add(other, 1, WORDS, **SIZE, stream=busy)
+        prepared.rebind(0, other)
+        launch()
+        assert device.waits.stream == 1
+        launch()
+        assert device.waits.stream == 1
+        gate.open()
+    assert other.ownership.stream is stream
+    assert words(buffer) == [2] * WORDS
+    assert words(other) == [3] * WORDS
+
+
+def test_a_rebinding_that_cannot_be_packed_changes_nothing(add, buffer, stream):
+    class Words:
+        pass
+
+    convert.register(Words, lambda _: (TYPES["uint32"], "no number", None))
+    prepared = add.prepare(buffer, 1, WORDS, **SIZE, stream=stream)
+    with pytest.raises(struct.error):
+        prepared.rebind(1, Words())
+    prepared()
+    prepared.on(stream)()
+    assert words(buffer) == [2] * WORDS
+
+
+def test_a_prepared_launch_is_freed_with_its_arguments_as_soon_as_it_is_dropped(add, device, stream):
+    buffer = DeviceBuffer(device, 4 * WORDS)
+    prepared = add.prepare(buffer, 1, WORDS, **SIZE, stream=stream)
+    prepared()
+    prepared.rebind(1, 2)
+    prepared()
+    stream.synchronize()
+    kept = weakref.ref(prepared), weakref.ref(buffer), weakref.ref(prepared.launcher)
+    gc.disable()
+    try:
+        del buffer, prepared
+        assert [one() for one in kept] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_a_prepared_launch_takes_no_arguments(add, buffer, stream):
+    prepared = add.prepare(buffer, 1, WORDS, **SIZE, stream=stream)
+    with pytest.raises(TypeError):
+        prepared(buffer)
+    assert repr(prepared) == "<PreparedLaunch of cudabw_add_u32>"
 
 
 def test_preparing_submits_nothing_and_owns_nothing(add, buffer, stream):
@@ -357,6 +429,41 @@ def test_extents_can_be_written_in_many_ways(add, buffer, stream, grid):
     add(buffer, 1, WORDS, grid=grid, block=(32, 1), stream=stream)
     add(buffer, 1, WORDS, grid=grid, block=(32, 1), stream=stream)
     assert words(buffer) == [2] * WORDS
+
+
+def test_every_call_has_its_own_extents_stream_and_shared_memory(make_device):
+    seen = []
+    device = make_device(kernels={"cudabw_null*": lambda launch, _device: seen.append(launch)})
+    kernel, stream = null_kernel(device, ["pointer"], ["pointer"]), device.stream()
+    buffer, large = DeviceBuffer(device, 64), 5000
+    in_order = [(1, 1, 0), (1, 2, 0), (1, 2, 64), (1, 2, 0), (2, 2, 0), (large, 2, 0), (large + 1, 2, 0)]
+    # Twice each, so that the next comes after a call that found what an earlier one kept.
+    in_order = [extents for extents in in_order for _ in range(2)]
+    for grid, block, shared in in_order:
+        kernel(buffer, grid=grid, block=block, shared=shared, stream=stream)
+    device.synchronize()
+    assert [(launch.grid[0], launch.block[0], launch.shared_bytes) for launch in seen] == in_order
+
+
+def test_a_list_of_extents_is_read_at_each_call(make_device):
+    seen = []
+    device = make_device(kernels={"cudabw_null*": lambda launch, _device: seen.append((launch.grid, launch.block))})
+    kernel, stream = null_kernel(device, ["pointer"], ["pointer"]), device.stream()
+    buffer, grid, block = DeviceBuffer(device, 64), [1, 1], [1]
+    for _ in range(3):
+        kernel(buffer, grid=grid, block=block, stream=stream)
+        kernel(buffer, grid=grid, block=block, stream=stream)
+        grid[1] += 1
+        block[0] += 1
+    device.synchronize()
+    assert seen == [((1, number, 1), (number, 1, 1)) for number in (1, 1, 2, 2, 3, 3)]
+
+
+def test_a_call_without_a_stream_is_none_on_the_stream_of_the_call_before(add, device, buffer, stream):
+    for used in (stream, stream, None, None, stream):
+        add(buffer, 1, WORDS, **SIZE, stream=used)
+        assert buffer.ownership.stream is (used or device.default_stream)
+    assert words(buffer) == [5] * WORDS
 
 
 def test_a_stream_of_another_device_is_refused(make_device):
@@ -495,6 +602,24 @@ def test_nothing_is_launched_from_a_closed_module(module, fill, add, device, buf
         with pytest.raises(ClosedError):
             attempt()
     assert len(launched) == 2
+
+
+def test_other_launches_on_the_stream_do_not_revive_a_closed_module(device, buffer, stream):
+    original, launched = device.driver.api.cuLaunchKernelEx, []
+    device.driver.api.cuLaunchKernelEx = lambda *args: (launched.append(args), original(*args))[1]
+    closed, other = Module(device, ptx.read("words")), Module(device, ptx.read("words"))
+    add, fill = closed.kernel("cudabw_add_u32", SIGNATURE), other.kernel("cudabw_fill_u32", SIGNATURE)
+    prepared = add.prepare(buffer, 1, WORDS, **SIZE, stream=stream)
+    for _ in range(2):
+        prepared()
+        add(buffer, 1, WORDS, **SIZE, stream=stream)
+    closed.close()
+    fill(buffer, 7, WORDS, **SIZE, stream=stream)
+    for attempt in (prepared, lambda: add(buffer, 1, WORDS, **SIZE, stream=stream)):
+        with pytest.raises(ClosedError, match="the module of cudabw_add_u32 was closed"):
+            attempt()
+    assert words(buffer) == [7] * WORDS
+    assert len(launched) == 5
 
 
 def test_a_module_waits_for_its_kernels_before_it_is_unloaded(device, buffer, stream):

@@ -701,6 +701,11 @@ def test_only_an_untracked_launch_is_repeated_without_the_lock(bench, tracked):
     launch()
     assert free == [False, not tracked]
     bench.first.synchronize()
+    bench.fill(bench.buffer, 5, WORDS, **SIZE, stream=bench.first)
+    launch()
+    launch()
+    assert free[2:] == [False, False, not tracked]
+    bench.first.synchronize()
 
 
 def test_a_submission_leaves_the_locks_free(bench):
