@@ -59,7 +59,9 @@ class NullLaunches:
         # Of its own, so that binding anew changes nothing for the others.
         self._rebound = self.prepare()
         self._launcher = self.prepare().launcher
-        self._arguments = self._launcher.convert(self._values)
+        self._arguments = values, uses = self._launcher.convert(self._values)
+        # Equal ones in turn, since a launcher does not pack again what it packed last.
+        self._equal = cycle((self._arguments, (values.copy(), uses)))
 
     def prepare(self) -> PreparedLaunch:
         """Prepare one more launch with the same arguments."""
@@ -98,8 +100,8 @@ class NullLaunches:
             call()
 
     def _launch_packed(self, times: int) -> None:
-        launcher, arguments = self._launcher, self._arguments
-        for _ in repeat(None, times):
+        launcher = self._launcher
+        for arguments in islice(self._equal, times):
             launcher.submit(arguments)
 
     def _launch_converted(self, times: int) -> None:
@@ -121,7 +123,7 @@ class NullLaunches:
     def _launch_directly(self, times: int) -> None:
         launcher, values = self._launcher, self._values
         for _ in repeat(None, times):
-            launcher(*values)
+            launcher.submit(launcher.convert(values))
 
     def _convert(self, times: int) -> None:
         launcher, values = self._launcher, self._values

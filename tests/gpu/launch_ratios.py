@@ -104,6 +104,29 @@ class Ours:
         assert status == 0, status
         return module
 
+    def in_turn(self):
+        """The everyday call with other buffers than the time before."""
+        kernel, stream, (a, b, c, d) = self.kernel, self.stream, self.tracked
+
+        def burst():
+            for _ in itertools.repeat(None, BURST // 2):
+                kernel(a, b, c, d, grid=GRID, block=BLOCK, stream=stream)
+                kernel(b, a, d, c, grid=GRID, block=BLOCK, stream=stream)
+
+        return burst
+
+    def mixed(self):
+        """The everyday call with three buffers and an int, which is another each time."""
+        types = ["pointer"] * 3 + ["int32"]
+        name, text = ptx.null_kernel(types)
+        kernel, stream, (a, b, c, _) = Module(self.device, text).kernel(name, types), self.stream, self.tracked
+
+        def burst():
+            for number in range(BURST):
+                kernel(a, b, c, number, grid=GRID, block=BLOCK, stream=stream)
+
+        return burst
+
     def everyday(self):
         kernel, stream, (a, b, c, d) = self.kernel, self.stream, self.tracked
 
@@ -117,6 +140,8 @@ class Ours:
         """The pre-converted launch and the stages of a launch, each alone."""
         launcher = self.kernel.launcher(grid=GRID, block=BLOCK, stream=self.stream)
         arguments = launcher.convert(self.tracked)
+        # Equal ones in turn, since a launcher does not pack again what it packed last.
+        turns = itertools.cycle([arguments, (arguments[0].copy(), arguments[1])])
         rebound, first = self.prepare(self.tracked), self.tracked[0]
         unspecialised = Module(self.device, self.text).kernel(self.name)
 
@@ -128,7 +153,7 @@ class Ours:
             unspecialised.specialise(*self.tracked)(*self.tracked, grid=GRID, block=BLOCK, stream=self.stream)
 
         return {
-            "pre-converted": repeat(lambda: launcher.submit(arguments)),
+            "pre-converted": repeat(lambda: launcher.submit(next(turns))),
             "prepared, one rebind": repeat(rebind),
             "specialise, then call": repeat(specialise),
             "stage: convert": repeat(lambda: launcher.convert(self.tracked)),
@@ -146,6 +171,8 @@ class Ours:
             "prepared()": repeat(prepared),
             "prepared(), untracked": repeat(untracked),
             "kernel(*args)": self.everyday(),
+            "kernel(*args), others in turn": self.in_turn(),
+            "kernel(*args), 3 and an int": self.mixed(),
             **self.stages(),
         }
 
