@@ -10,6 +10,7 @@ from cudabw.driver.calls import Driver
 from cudabw.driver.emulated import EmulatedDriver
 from cudabw.runtime.device import Device
 from cudabw.runtime.gate import Gate
+from cudabw.system.numa import numa_nodes
 from cudabw.system.numa_calls import Policy
 from cudabw.system.placement import Placement
 
@@ -85,7 +86,8 @@ class NumaMachine:
 
     def thread_node(self):
         self._answer("getcpu")
-        return min(self.placed[1]) // 4
+        cpu = min(self.placed[1])
+        return next(node.number for node in numa_nodes(root=self.root) if cpu in node.cpus)
 
     def page_nodes(self, addresses):
         self._answer("move_pages")
@@ -127,4 +129,13 @@ def two_nodes(tmp_path):
     machine.add_node(0, "0-3")
     machine.add_node(1, "4-7")
     machine.add_node(2, "", free_kb=0)
+    return machine
+
+
+@pytest.fixture
+def one_node(tmp_path_factory):
+    """A single node with eight CPUs."""
+    machine = NumaMachine(tmp_path_factory.mktemp("machine"))
+    machine.write("sys/devices/system/node/online", "0\n")
+    machine.add_node(0, "0-7")
     return machine
