@@ -112,6 +112,23 @@ def parse_ordinal(text: str) -> int:
     return _parse_whole(text, "number", least=0, example=0)
 
 
+def parse_node(text: str) -> int | str:
+    """Read which NUMA nodes are meant.
+
+    Returns:
+        The number of one, or the text ``auto`` or ``all``.
+
+    Raises:
+        ValueError: The text is neither.
+    """
+    if text in ("auto", "all"):
+        return text
+    try:
+        return parse_ordinal(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no NUMA node: it is a number, auto or all; for example 0") from None
+
+
 def parse_seconds(text: str) -> float:
     """Read a length of time.
 

@@ -24,10 +24,13 @@ from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_T
 from cudabw.benchmarks.launch_overhead import LaunchPlan, run_launch_overhead, sets_for, skipped_cases
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import keep_after
+from cudabw.benchmarks.places import Places, on_nodes
 from cudabw.benchmarks.session import Session, run_session
 from cudabw.errors import CudabwError, RefusedError, UnsupportedError, WrongDataError
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
 from cudabw.results.model import State
+from cudabw.system.placement import Placement
+from cudabw.units import parse_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,6 +57,7 @@ def measure_bandwidth(
     time_budget: float | None = None,
     threads: int | None = None,
     slot: int | None = None,
+    numa: int | str | None = None,
     seed: int = 0,
     observer: Observer = Observer(),  # noqa: B008 - frozen
 ) -> RunResult:
@@ -73,6 +77,8 @@ def measure_bandwidth(
         time_budget: Seconds after which no further trial begins; each case gets at least one.
         threads: How many threads of the staged engine copy; None to find out.
         slot: Bytes of a pinned slot of the staged engine; None to find out.
+        numa: Put host memory and thread on a NUMA node: its number, ``auto`` for the device's, or ``all`` for one
+            case on each that has memory. None places nothing. Where they really were, each trial says.
         seed: Seeds the bytes that are copied and the order of the cases.
         observer: Hears of progress and notices, and may stop the run.
 
@@ -91,6 +97,7 @@ def measure_bandwidth(
     if threads is not None and index(threads) < 1:
         raise ValueError(f"threads are at least 1: {threads}")
     plan = replace(plan, staging=Staging(*(None if given is None else index(given) for given in (threads, slot))))
+    plan = on_nodes(plan, None if numa is None else parse_node(str(numa)))
     require_sense(plan)
     return run_plans(("bandwidth",), (plan,), backend=backend, device=device, observer=observer)
 
@@ -213,7 +220,12 @@ def _measure(plans: Sequence[BandwidthPlan | LaunchPlan], session: Session) -> O
     copies = [plan for plan in plans if isinstance(plan, BandwidthPlan)]
     launches = [plan for plan in plans if isinstance(plan, LaunchPlan)]
     outcome = run_bandwidth(
-        session.device, copies, session.observer, sample_link=session.sample_link, keep=session.keep
+        session.device,
+        copies,
+        session.observer,
+        sample_link=session.sample_link,
+        keep=session.keep,
+        places=Places(Placement(), session.device_node),
     )
     if outcome.ended_because is not None:
         return outcome.extended(skipped_cases(launches, outcome.ended_because))

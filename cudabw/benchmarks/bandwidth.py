@@ -11,6 +11,7 @@ import numpy as np
 from cudabw.benchmarks.bandwidth_plan import BOTH, LOCAL, TOTAL
 from cudabw.benchmarks.both_ways import BothWays
 from cudabw.benchmarks.engines import Engines
+from cudabw.benchmarks.naming import with_lost_named
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import (
     UNFINISHED,
@@ -21,6 +22,7 @@ from cudabw.benchmarks.outcome import (
     require_alive,
     take_to_the_end,
 )
+from cudabw.benchmarks.places import Places, whereabouts
 from cudabw.benchmarks.remarks import remarks, traffic
 from cudabw.benchmarks.space import require_space
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
@@ -32,6 +34,7 @@ from cudabw.measuring.verification import Pattern, stamp_of
 from cudabw.results.model import CaseResult, Clock, Link, State, Trial
 from cudabw.runtime.memory import PageableBuffer
 from cudabw.runtime.resources import resources
+from cudabw.system.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +60,7 @@ def run_bandwidth(
     *,
     sample_link: Callable[[], None] = lambda: None,
     keep: Keep = keep_nothing,
+    places: Places = Places(Placement()),  # noqa: B008 - frozen
 ) -> Outcome:
     """Measure the cases of all plans.
 
@@ -66,6 +70,7 @@ def run_bandwidth(
         observer: Hears of progress, and may stop the run between batches.
         sample_link: Called while traffic runs.
         keep: Called after each trial.
+        places: Puts host memory on NUMA nodes.
 
     Returns:
         One result for each case, also for those that failed, and why the run ended early if it did.
@@ -78,7 +83,7 @@ def run_bandwidth(
             outcome = outcome.extended(result for draw in draws for result in draw.results(outcome.ended_because))
             continue
         kept = keep_after(outcome, keep)
-        run = _Run(device, plan, observer, sample_link, kept, done=outcome.trials_done, total=total)
+        run = _Run(device, plan, observer, sample_link, kept, places, done=outcome.trials_done, total=total)
         outcome = outcome.merged(run.measure())
     return outcome
 
@@ -94,8 +99,13 @@ class _Draws:
     timing: Timing | None = None
     driver_says: str | None = None
     remarks: tuple[str, ...] = ()
+    numa_node: int | None = None
     state: State = State.OK
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.case.node, int):
+            self.numa_node = self.case.node
 
     def fail(self, error: CudabwError) -> None:
         self.state, self.reason = failure_of(error)
@@ -132,12 +142,13 @@ class _Draws:
             verified=True if measured else False if state is State.WRONG_DATA else None,
             rate_bytes_per_s=rate,
             driver_says=self.driver_says,
-            notes=self._notes(rate, ended_because) if rate else (),
+            notes=self._notes(rate, trials, ended_because) if rate else (),
             trials=tuple(trials),
+            numa_node=self.numa_node,
         )
 
-    def _notes(self, rate: Rate, ended_because: str | None) -> tuple[str, ...]:
-        notes = [*self.remarks, *traffic(self.case, rate)]
+    def _notes(self, rate: Rate, trials: Sequence[Trial], ended_because: str | None) -> tuple[str, ...]:
+        notes = [*self.remarks, *traffic(self.case, rate), *whereabouts(self.numa_node, trials)]
         if len(self.trials) < self.wanted:
             why = self.reason or ended_because or "time budget"
             notes.append(f"{len(self.trials)} of {self.wanted} trials: {why}")
@@ -156,6 +167,7 @@ class _Run:
         observer: Observer,
         sample_link: Callable[[], None],
         keep: Keep,
+        places: Places,
         *,
         done: int,
         total: int,
@@ -165,6 +177,7 @@ class _Run:
         self._observer = observer
         self._sample_link = sample_link
         self._keep = keep
+        self._places = places
         self._start = self._done = done
         self._total = total
         self._draws = [_Draws(case, plan.trials) for case in plan.cases()]
@@ -176,7 +189,7 @@ class _Run:
     def _outcome(self, ending: Ending) -> Outcome:
         cases = tuple(result for draw in self._draws for result in draw.results(ending.because))
         return Outcome(
-            cases=_with_lost_sizes_named(cases) if self._plan.sizes_named else cases,
+            cases=with_lost_named(self._plan, cases),
             trials_done=self._done - self._start,
             interrupted=ending.interrupted,
             error=ending.error,
@@ -215,9 +228,12 @@ class _Run:
 
     def _take_trial(self, draws: _Draws) -> None:
         case = draws.case
+        placement = self._places.placement
         try:
-            require_space(self._device, case.kind, case.size_bytes * case.copies_at_once, case.staging)
-            with resources() as owned:
+            number = draws.numa_node = self._places.number_of(case)
+            node = None if number is None else placement.node(number)
+            require_space(self._device, case.kind, case.size_bytes * case.copies_at_once, case.staging, node)
+            with placement.placed_on(number), resources() as owned:
                 transfer = self._transfer(case, owned)
                 draws.driver_says = transfer.confirm()
                 draws.remarks = tuple(remarks(case, transfer.work, self._device))
@@ -250,7 +266,10 @@ class _Run:
             draws.timing = self._time(transfer.work, draws.times)
             transfer.verify(stamp_of(batch))
             samples.append(_positive(draws.timing, draws.times))
-        return tuple(Trial(draws.times, taken, transfer.allocation_s) for taken in zip(*samples[1:], strict=True))
+        found = self._places.found(transfer.host_buffers)
+        return tuple(
+            Trial(draws.times, taken, transfer.allocation_s, **found) for taken in zip(*samples[1:], strict=True)
+        )
 
     def _time(self, work: Work | Pair, times: int) -> Timing:
         return self._pair_timer.time(work, times) if isinstance(work, Pair) else self._timer.time(work, times)
@@ -276,12 +295,6 @@ def _positive(timing: Timing, times: int) -> tuple[float, ...]:
         f"{times} copies took no time by the {timing.clock} clock, so there is no rate",
         hint="Choose a larger --size.",
     )
-
-
-def _with_lost_sizes_named(cases: tuple[CaseResult, ...]) -> tuple[CaseResult, ...]:
-    """The cases, those of a size that nothing was measured at marked as asked for by name."""
-    measured = {case.size_bytes for case in cases if case.state is State.OK}
-    return tuple(case if case.size_bytes in measured else replace(case, named=True) for case in cases)
 
 
 def with_link(case: CaseResult, link: Link) -> CaseResult:

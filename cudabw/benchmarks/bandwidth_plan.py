@@ -42,6 +42,9 @@ _USUAL_ENGINES: Final = {"mapped": KERNEL}
 DEFAULT_SIZE: Final = 64 << 20
 DEFAULT_TRIALS: Final = 5
 
+AUTO: Final = "auto"
+ALL: Final = "all"
+
 # Each piece of a staged copy takes a turn of the interpreter: with smaller slots, they alone take seconds.
 SMALLEST_SLOT: Final = 64 << 10
 
@@ -65,6 +68,8 @@ class BandwidthCase:
 
     Attributes:
         staging: For the staged engine; None for any other.
+        node: The NUMA node that host memory and thread are put on: its number, ``auto`` for the device's, or ``all``
+            where it is not known which there are. None leaves both where they are.
     """
 
     kind: str
@@ -73,6 +78,7 @@ class BandwidthCase:
     named: bool = False
     engine: str = DRIVER
     staging: Staging | None = None
+    node: int | str | None = None
 
     @property
     def id(self) -> str:
@@ -81,7 +87,8 @@ class BandwidthCase:
 
     def id_of(self, direction: str) -> str:
         """Stable name of one of its results."""
-        return f"bandwidth/{self.kind}/{self.engine}/{direction}/{self.size_bytes}"
+        node = "" if self.node is None else f"/node{self.node}" if isinstance(self.node, int) else f"/node-{self.node}"
+        return f"bandwidth/{self.kind}/{self.engine}/{direction}/{self.size_bytes}{node}"
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -97,7 +104,8 @@ class BandwidthCase:
     def label(self) -> str:
         """What a person reads while it is measured."""
         engine = "" if self.engine == DRIVER else f" {self.engine}"
-        return f"{self.kind}{engine} {self.direction} {format_size(self.size_bytes)}"
+        node = "" if self.node is None else f" node {self.node}"
+        return f"{self.kind}{engine} {self.direction} {format_size(self.size_bytes)}{node}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,9 @@ class BandwidthPlan:
         seed: Seeds the bytes and the order of the cases.
         engines: Of ``ENGINES``; none takes each kind's usual one.
         staging: For the staged engine.
+        nodes: The NUMA nodes that host memory and thread are put on, as of :class:`BandwidthCase`.
+        nodes_named: Whether they were asked for by name, so that one that nothing could be measured on is the run's
+            failure.
     """
 
     kinds: Sequence[str] = DEFAULT_KINDS
@@ -127,14 +138,17 @@ class BandwidthPlan:
     seed: int = 0
     engines: Sequence[str] = ()
     staging: Staging = Staging()
+    nodes: Sequence[int | str | None] = (None,)
+    nodes_named: bool = False
 
     def cases(self) -> tuple[BandwidthCase, ...]:
         """Every case, in the order of the table; what does not go together is no case."""
         return tuple(
-            self._case(kind, engine, size, direction)
+            self._case(kind, engine, size, direction, node)
             for kind in (*self.kinds, "device")
             for engine in CELLS[kind]
             for size in self.sizes
+            for node in (self.nodes if kind != "device" else (None,))
             for direction in self.directions
             if direction in CELLS[kind][engine] and engine in self._engines(kind, direction)
         )
@@ -145,10 +159,10 @@ class BandwidthPlan:
         usual = _USUAL_ENGINES.get(kind, DRIVER)
         return (usual if direction in CELLS[kind][usual] else DRIVER,)
 
-    def _case(self, kind: str, engine: str, size: int, direction: str) -> BandwidthCase:
+    def _case(self, kind: str, engine: str, size: int, direction: str, node: int | str | None) -> BandwidthCase:
         # Every kind goes by the driver, so that naming it names no case.
         named = kind in self.named or engine in self.named - {DRIVER} or direction == LOCAL
-        return BandwidthCase(kind, direction, size, named, engine, self.staging if engine == STAGED else None)
+        return BandwidthCase(kind, direction, size, named, engine, self.staging if engine == STAGED else None, node)
 
 
 def require_sense(plan: BandwidthPlan) -> None:
@@ -162,6 +176,8 @@ def require_sense(plan: BandwidthPlan) -> None:
     for word in (*sorted(plan.named), *plan.directions):
         if word not in measured:
             raise ValueError(f"{word} goes with none of the other choices: it goes with {_partners(word)}")
+    if any(node is not None for node in plan.nodes) and all(case.node is None for case in cases):
+        raise ValueError("a NUMA node is for host memory, of which nothing is chosen")
     if plan.staging != Staging() and STAGED not in measured:
         raise ValueError(f"threads and slot are of the {STAGED} engine, which is not chosen")
     if plan.staging.slot is not None and plan.staging.slot < SMALLEST_SLOT:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from cudabw.measuring.verification import Pattern
+    from cudabw.runtime.buffer import Buffer
     from cudabw.runtime.device import Device
     from cudabw.runtime.memory import PageableBuffer
     from cudabw.runtime.stream import Stream
@@ -63,6 +64,11 @@ class BothWays:
         """
         for transfer in self._transfers:
             transfer.verify(stamp)
+
+    @property
+    def host_buffers(self) -> tuple[Buffer, ...]:
+        """The host memory of both."""
+        return tuple(buffer for transfer in self._transfers for buffer in transfer.host_buffers)
 
     def confirm(self) -> str:
         """What the driver says the host memory of both is."""

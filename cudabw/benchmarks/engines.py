@@ -37,7 +37,7 @@ class Engines:
         self._staging = staging
         self._owned = owned
         self._kernel: KernelCopier | None = None
-        self._staged: StagedCopier | None = None
+        self._staged: dict[int | str | None, StagedCopier] = {}
 
     def preparing(self, case: BandwidthCase) -> Prepare:
         """What makes a copy of the case from its destination, source and stream.
@@ -48,7 +48,7 @@ class Engines:
         if case.engine == KERNEL:
             return self._kernel_copier().prepare
         if case.engine == STAGED:
-            return self._staged_copier().prepare
+            return self._staged_copier(case.node).prepare
         return PreparedCopy
 
     def _kernel_copier(self) -> KernelCopier:
@@ -56,8 +56,9 @@ class Engines:
             self._kernel = self._owned.enter_context(KernelCopier(self._device))
         return self._kernel
 
-    def _staged_copier(self) -> StagedCopier:
-        if self._staged is None:
+    def _staged_copier(self, node: int | str | None) -> StagedCopier:
+        # Its threads and slots stay on the node that they are started on.
+        if node not in self._staged:
             copier = StagedCopier(self._device, threads=self._staging.threads, slot=self._staging.slot)
-            self._staged = self._owned.enter_context(copier)
-        return self._staged
+            self._staged[node] = self._owned.enter_context(copier)
+        return self._staged[node]

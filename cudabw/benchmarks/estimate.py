@@ -99,6 +99,7 @@ def _case(case: BandwidthCase, trials: int) -> PlannedCase:
         host_bytes=host_bytes(case.kind, nbytes, emulated=False) + staging_bytes(case.size_bytes, case.staging),
         device_bytes=device_bytes(case.kind, nbytes),
         copied_bytes=trials * _BATCHES * _copies(case) * nbytes,
+        node=case.node,
     )
 
 

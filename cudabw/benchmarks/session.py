@@ -22,6 +22,7 @@ from cudabw.system.environment import read_environment
 from cudabw.system.gpu import read_gpu, with_gpu_after
 from cudabw.system.inventory import describe
 from cudabw.system.link import LinkSampler, link_reader
+from cudabw.system.numa import gpu_node
 from cudabw.system.variables import distortions
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ class Session:
         observer: Someone to talk to.
         sample_link: Reads the link; to be called while traffic runs.
         keep: To be called after each trial.
+        device_node: The NUMA node that the device is at; None where that is not known.
     """
 
     device: Device
     observer: Observer
     sample_link: Callable[[], None]
     keep: Keep
+    device_node: int | None = None
 
 
 def run_session(
@@ -108,7 +111,8 @@ def _measure(
 ) -> tuple[RunResult, CudabwError | None]:
     """The result with its cases, and what ended the benchmark early."""
     sampler = LinkSampler(reader)
-    described = replace(describe_device(device), max_link=reader.read_max())
+    node = gpu_node(reader.pci, reader.nvml, root=reader.root)
+    described = replace(describe_device(device), max_link=reader.read_max(), numa_node=node)
 
     def measured(outcome: Outcome) -> RunResult:
         link = sampler.best()
@@ -117,7 +121,7 @@ def _measure(
     def keep(so_far: Callable[[], Outcome]) -> None:
         observer.keep(lambda: measured(so_far()))
 
-    outcome = benchmark(Session(device, observer, sampler.sample, keep))
+    outcome = benchmark(Session(device, observer, sampler.sample, keep, described.numa_node))
     return _at_its_end(measured(outcome), sampler.best(), reader, observer), outcome.interrupted or outcome.error
 
 

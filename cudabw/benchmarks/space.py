@@ -14,6 +14,7 @@ from cudabw.units import format_size
 if TYPE_CHECKING:
     from cudabw.benchmarks.bandwidth_plan import Staging
     from cudabw.runtime.device import Device
+    from cudabw.system.numa import NumaNode
 
 # What the process, the driver and the rest of the machine need besides our buffers.
 HOST_RESERVE_BYTES = 256 << 20
@@ -48,7 +49,9 @@ def staging_bytes(nbytes: int, staging: Staging | None) -> int:
     return PROBE_BYTES + threads * SLOTS_PER_WORKER * (staging.slot or max(SLOTS))
 
 
-def require_space(device: Device, kind: str, nbytes: int, staging: Staging | None = None) -> None:
+def require_space(
+    device: Device, kind: str, nbytes: int, staging: Staging | None = None, node: NumaNode | None = None
+) -> None:
     """Refuse what cannot fit.
 
     Args:
@@ -56,6 +59,7 @@ def require_space(device: Device, kind: str, nbytes: int, staging: Staging | Non
         kind: Kind of memory.
         nbytes: Bytes of one copy.
         staging: Of the staged engine; None for any other.
+        node: What host memory will be bound to, beyond which the system would end this process.
 
     Raises:
         RefusedError: Says what is needed and what is there, in host or device memory.
@@ -63,13 +67,18 @@ def require_space(device: Device, kind: str, nbytes: int, staging: Staging | Non
     _require_device(device, kind, device_bytes(kind, nbytes))
     needed = host_bytes(kind, nbytes, emulated=device.driver.emulated) + staging_bytes(nbytes, staging)
     memory = host_memory()
-    if memory.available_bytes is None:
+    _require_host(kind, needed, memory.available_bytes, str(memory.limit_source))
+    if node is not None:
+        _require_host(kind, needed, node.available_bytes, f"NUMA node {node.number}")
+
+
+def _require_host(kind: str, needed: int, available: int | None, source: str) -> None:
+    if available is None:
         return
-    left = memory.available_bytes - HOST_RESERVE_BYTES
+    left = available - HOST_RESERVE_BYTES
     if needed > left:
         raise RefusedError(
-            f"{kind} needs {format_size(needed)} of host memory, and {_readable(left)} can be used "
-            f"({memory.limit_source})",
+            f"{kind} needs {format_size(needed)} of host memory, and {_readable(left)} can be used ({source})",
             hint="Choose a smaller --size.",
         )
 

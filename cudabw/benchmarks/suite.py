@@ -27,6 +27,7 @@ from cudabw.benchmarks.bandwidth_plan import (
 )
 from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_TRIALS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
+from cudabw.benchmarks.places import on_nodes
 from cudabw.config.limits import CASES
 from cudabw.config.values import (
     ALL,
@@ -34,6 +35,7 @@ from cudabw.config.values import (
     read_choices,
     read_choices_or_all,
     read_count,
+    read_node,
     read_ordinals,
     read_seconds,
     read_size,
@@ -67,7 +69,7 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
     kinds = settings.get("kinds", DEFAULT_KINDS)
     engines = settings.get("engines", ())
     named = {*(kinds if "kinds" in settings and kinds != ALL else ()), *(engines if engines != ALL else ())}
-    return BandwidthPlan(
+    plan = BandwidthPlan(
         kinds=KINDS if kinds == ALL else kinds,
         directions=settings.get("directions", DIRECTIONS),
         sizes=settings.get("sizes", (DEFAULT_SIZE,)),
@@ -77,6 +79,7 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
         engines=ENGINES if engines == ALL else engines,
         staging=Staging(settings.get("threads"), settings.get("slot")),
     )
+    return on_nodes(plan, settings.get("numa"))
 
 
 def _launch_plan(settings: Mapping[str, Any]) -> LaunchPlan:
@@ -98,6 +101,7 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
             "time_budget": read_seconds,
             "threads": read_count,
             "slot": read_size,
+            "numa": read_node,
         },
         plan=_bandwidth_plan,
     ),

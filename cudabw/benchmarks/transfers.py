@@ -10,8 +10,8 @@ import numpy as np
 
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.copying.prefetch import PreparedPrefetch
-from cudabw.errors import RefusedError
 from cudabw.measuring.verification import stamp_device, stamp_host, touch
+from cudabw.runtime.acquiring import map_pages
 from cudabw.runtime.confirmation import confirm
 from cudabw.runtime.memory import (
     DeviceBuffer,
@@ -41,10 +41,8 @@ def _allocating(kind: Callable[[Device, int], Buffer]) -> Callable[[Device, int]
 
 
 def _registering(device: Device, nbytes: int) -> Callable[[], Buffer]:
-    try:
-        array = np.empty(nbytes, np.uint8)
-    except MemoryError as error:
-        raise RefusedError(f"{nbytes} bytes of host memory were refused: {error}") from error
+    # Not NumPy's memory, of which the system may keep pages from one trial to the next, on whichever node they are.
+    array = np.frombuffer(map_pages(nbytes), np.uint8)
     touch(array)
     return partial(RegisteredBuffer, device, array)
 
@@ -118,6 +116,11 @@ class Transfer(ABC):
         Raises:
             WrongDataError: They differ.
         """
+
+    @property
+    def host_buffers(self) -> tuple[Buffer, ...]:
+        """The host memory."""
+        return (self.host,) if self.host.has_host_side else ()
 
     def confirm(self) -> str:
         """What the driver says the host memory is (:func:`cudabw.runtime.confirmation.confirm`)."""

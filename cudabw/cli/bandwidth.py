@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cudabw.cli.parameters import COUNT, SECONDS, SIZE, SIZES, STDOUT, device_options, output_options
+from cudabw.cli.parameters import COUNT, NODE, SECONDS, SIZE, SIZES, STDOUT, device_options, output_options
 from cudabw.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,6 +86,14 @@ Examples:
     metavar="SIZE",
     help="Bytes of each of the two pinned slots of a thread of the staged engine, 64KiB or more.  [default: found out]",
 )
+@click.option(
+    "--numa",
+    type=NODE,
+    default=None,
+    metavar="NODE",
+    help="Put host memory and thread on a NUMA node: its number; auto for the device's; or all, a row for each that "
+    "has memory. Where they really were is said too.  [default: not placed]",
+)
 @device_options
 @output_options
 @click.option("--chart", is_flag=True, help="Also draw the rates over sizes, as bars of text under the table.")
@@ -99,6 +107,7 @@ def command(
     time_budget: float | None,
     threads: int | None,
     slot: int | None,
+    numa: int | str | None,
     device: int | None,
     backend: str | None,
     as_json: bool,
@@ -123,6 +132,7 @@ def command(
         BandwidthPlan,
         Staging,
     )
+    from cudabw.benchmarks.places import on_nodes
     from cudabw.cli.present import command_line, measure_and_present
     from cudabw.report.chart import print_run_and_chart
     from cudabw.report.run_tables import print_run
@@ -141,6 +151,7 @@ def command(
         engines=ENGINES if "all" in engines else tuple(dict.fromkeys(engines)),
         staging=Staging(threads, slot),
     )
+    plan = on_nodes(plan, numa)
     _require_sense(plan)
     return measure_and_present(
         lambda observer: run_plans(

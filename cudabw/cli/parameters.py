@@ -109,6 +109,7 @@ COUNT = _Parsed("count", units.parse_count)
 REGRESSION = _Parsed("regression", _parse_regression)
 SECONDS = _Parsed("seconds", units.parse_seconds)
 ORDINAL = _Parsed("number", units.parse_ordinal)
+NODE = _Parsed("node", units.parse_node)
 
 
 _TAG = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=(.*)", re.ASCII | re.DOTALL)

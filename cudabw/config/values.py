@@ -16,6 +16,7 @@ ALL: Final = "all"
 """What a key with choices may be set to in place of a list; unlike a list, it names none of them."""
 
 _MOST_SHOWN: Final = 40
+_NODES: Final = 'the number of a NUMA node, "auto" or "all"'
 
 
 def read_count(value: object) -> int:
@@ -34,6 +35,11 @@ def read_ordinals(most: int, value: object) -> tuple[int, ...]:
     if max(numbers) > most:
         raise ValueError(f"{max(numbers)} is too large: write 0 to {most}")
     return numbers
+
+
+def read_node(value: object) -> int | str:
+    """Read NUMA nodes, as :func:`cudabw.units.parse_node` reads them."""
+    return units.parse_node(value if isinstance(value, str) else _number_text(value, _NODES, int))
 
 
 def read_seconds(value: object) -> float:

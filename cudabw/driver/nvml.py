@@ -37,6 +37,9 @@ _CLOCK_MEMORY: Final = 2
 _SENSOR_GPU: Final = 0
 _UNCORRECTED: Final = 1
 _SINCE_LOADED: Final = 0
+# nvmlAffinityScope_t. A mask of nodes has 64 of them in each word, and Linux at most 1024 in all.
+_SCOPE_NODE: Final = 0
+_NODE_WORDS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,15 @@ class NvmlDevice:
 
     def _ask(self, function: str, *args: object) -> object:
         return _ask(self._bindings, function, self._handle, *args)
+
+    def nearest_nodes(self) -> frozenset[int]:
+        """Give the NUMA nodes whose memory is nearest; none where NVML does not say. Never raises."""
+        words = _ask(self._bindings, "device_get_memory_affinity", self._handle, _NODE_WORDS, _SCOPE_NODE)
+        try:
+            masks = [int(word) for word in words]  # type: ignore[attr-defined]  # an array of the bindings' own
+        except (TypeError, ValueError):
+            return frozenset()
+        return frozenset(64 * index + bit for index, mask in enumerate(masks) for bit in range(64) if mask >> bit & 1)
 
     def _field(self, function: str) -> int | None:
         value = _ask(self._bindings, function, self._handle)

@@ -1,4 +1,4 @@
-"""The tables of ``cudabw bandwidth``: one row for each kind, engine and size, from the results alone."""
+"""The tables of ``cudabw bandwidth``: one row for each kind, engine, size and NUMA node, from the results alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cudabw.report.console import new_table, print_whole, symbols_for
 from cudabw.report.link_words import link_carries, without_pcie
+from cudabw.report.node_words import has_nodes, node_cell, nodes_explained
 from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
 from cudabw.units import format_percent, format_rate, format_size
 
@@ -59,13 +60,16 @@ def _table(
     with_link = not crowded and any(case.link_fraction is not None for case in cases)
     # The driver is what a reader expects; an engine that is one of several takes its room from the headings.
     with_engine = any(case.engine != _USUAL_ENGINE for case in cases)
+    with_node = has_nodes(cases)
     with_notes = any(case.id in numbers for case in cases)
+    narrow = crowded or with_engine or with_node
     shown = [headings[way] for way in directions]
     table = _empty(
         shown,
         symbols,
-        narrow=crowded or with_engine,
+        narrow=narrow,
         with_engine=with_engine,
+        with_node=with_node,
         with_link=with_link,
         with_notes=with_notes,
     )
@@ -76,7 +80,8 @@ def _table(
             some.kind,
             *([some.engine] if with_engine else []),
             format_size(some.size_bytes),
-            *([_without_unit(cell) for cell in figures] if crowded or with_engine else figures),
+            *([node_cell(row.values(), symbols)] if with_node else []),
+            *([_without_unit(cell) for cell in figures] if narrow else figures),
             _clocks(row.values(), symbols),
             *([note_cell(row.values(), numbers)] if with_notes else []),
         )
@@ -84,7 +89,14 @@ def _table(
 
 
 def _empty(
-    headings: Sequence[str], symbols: Symbols, *, narrow: bool, with_engine: bool, with_link: bool, with_notes: bool
+    headings: Sequence[str],
+    symbols: Symbols,
+    *,
+    narrow: bool,
+    with_engine: bool,
+    with_node: bool,
+    with_link: bool,
+    with_notes: bool,
 ) -> Table:
     """The table without rows; units stand under the headings, or behind them and the figures where there is room."""
     table = new_table(symbols)
@@ -93,6 +105,8 @@ def _empty(
     if with_engine:
         table.add_column("Engine", no_wrap=True)
     table.add_column("Size", justify="right", no_wrap=True)
+    if with_node:
+        table.add_column("Node", justify="right", no_wrap=True)
     for heading in headings:
         table.add_column(f"{heading}{unit}", justify="right", no_wrap=True, style="bold")
         table.add_column(f"{symbols.plus_minus}{percent}", justify="right", no_wrap=True)
@@ -117,10 +131,10 @@ def _title(title: str, device: DeviceInfo | None, symbols: Symbols) -> str:
 
 
 def _rows(cases: Sequence[CaseResult]) -> Iterable[dict[str, CaseResult]]:
-    """Cases of one kind, engine and size side by side, in the order in which they first appear."""
-    rows: dict[tuple[str, str, int], dict[str, CaseResult]] = {}
+    """Cases that differ in nothing but the direction side by side, in the order in which they first appear."""
+    rows: dict[str, dict[str, CaseResult]] = {}
     for case in cases:
-        rows.setdefault((case.kind, case.engine, case.size_bytes), {})[case.direction] = case
+        rows.setdefault(case.id.replace(f"/{case.direction}/", "/"), {})[case.direction] = case
     return rows.values()
 
 
@@ -166,4 +180,6 @@ def _explanation(result: RunResult) -> str:
         words.append(f"no PCIe link: {instead}")
     elif link and link.ceiling_bytes_per_s:
         words.append(f"link: {link_carries(link, when='under load')}")
+    if has_nodes(result.bandwidth_cases):
+        words.append(nodes_explained(result.bandwidth_cases, result.device))
     return "; ".join(words) + "."

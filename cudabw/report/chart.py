@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from cudabw.report.console import ASCII, new_table, print_whole, symbols_for
-from cudabw.report.curves import PANELS
+from cudabw.report.curves import PANELS, name_of_memory
 from cudabw.report.notes import state_cell
 from cudabw.report.run_tables import print_run
 from cudabw.units import format_rate, format_size
@@ -79,7 +79,7 @@ def _scale(cases: Sequence[CaseResult], device: DeviceInfo | None) -> tuple[floa
 def _chart(cases: Sequence[CaseResult], directions: Sequence[str], whole: float, width: int, symbols: Symbols) -> Table:
     shown = [way for way in directions if any(case.direction == way for case in cases)]
     rows = _rows(cases)
-    names = max(len(_name(kind, engine)) for kind, engine, _ in rows)
+    names = max(len(name) for name, _ in rows)
     sizes = max(len(format_size(size)) for *_, size in rows)
     figures = max(_HEADING, *(len(_figure(case)) for case in cases))
     length = (width - names - sizes - 2 * _GAP) // len(shown) - figures - 2 * _GAP
@@ -91,8 +91,7 @@ def _chart(cases: Sequence[CaseResult], directions: Sequence[str], whole: float,
         table.add_column(f"{way.rpartition('-')[2]}\nGB/s", justify="right", no_wrap=True, style="bold")
         table.add_column("", no_wrap=True, style="cyan", min_width=length)
     before = ""
-    for (kind, engine, size), row in rows.items():
-        name = _name(kind, engine)
+    for (name, size), row in rows.items():
         if before not in ("", name):
             table.add_section()
         table.add_row(
@@ -104,17 +103,14 @@ def _chart(cases: Sequence[CaseResult], directions: Sequence[str], whole: float,
     return table
 
 
-def _rows(cases: Iterable[CaseResult]) -> Mapping[tuple[str, str, int], Mapping[str, CaseResult]]:
-    """Cases of one kind, engine and size by direction; the sizes of each kind from the smallest on."""
-    order = {key: number for number, key in enumerate(dict.fromkeys((case.kind, case.engine) for case in cases))}
-    rows: dict[tuple[str, str, int], dict[str, CaseResult]] = {}
-    for case in sorted(cases, key=lambda case: (order[case.kind, case.engine], case.size_bytes)):
-        rows.setdefault((case.kind, case.engine, case.size_bytes), {})[case.direction] = case
+def _rows(cases: Iterable[CaseResult]) -> Mapping[tuple[str, int], Mapping[str, CaseResult]]:
+    """Cases by name and size, and by direction; the sizes of each name from the smallest on."""
+    named = [(name_of_memory(case.kind, case.engine, case.numa_node), case) for case in cases]
+    order = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in named))}
+    rows: dict[tuple[str, int], dict[str, CaseResult]] = {}
+    for name, case in sorted(named, key=lambda pair: (order[pair[0]], pair[1].size_bytes)):
+        rows.setdefault((name, case.size_bytes), {})[case.direction] = case
     return rows
-
-
-def _name(kind: str, engine: str) -> str:
-    return kind if engine == "driver" else f"{kind}, {engine}"
 
 
 def _cells(case: CaseResult | None, whole: float, length: int, symbols: Symbols) -> tuple[Text | str, str]:

@@ -37,29 +37,37 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The rates of one kind of memory, engine and direction that were measured, by size.
+    """The rates of one kind of memory, engine, direction and NUMA node that were measured, by size.
 
     Attributes:
+        node: The NUMA node that was asked for; None where none was.
         points: At least one, from the smallest size to the largest.
     """
 
     kind: str
     engine: str
     direction: str
+    node: int | None
     points: tuple[Point, ...]
 
     @property
     def label(self) -> str:
         """What a reader calls it beside others of its direction."""
-        return self.kind if self.engine == _USUAL_ENGINE else f"{self.kind}, {self.engine}"
+        return name_of_memory(self.kind, self.engine, self.node)
+
+
+def name_of_memory(kind: str, engine: str, node: int | None) -> str:
+    """A kind of memory with what tells it apart: an engine that is not the usual one, a node that was asked for."""
+    parts = [kind, *([] if engine == _USUAL_ENGINE else [engine]), *([] if node is None else [f"node {node}"])]
+    return ", ".join(parts)
 
 
 def curves_of(cases: Sequence[CaseResult]) -> tuple[Curve, ...]:
     """The curves of some cases, in the order in which they first appear; cases without a rate are left out."""
-    curves: dict[tuple[str, str, str], list[Point]] = {}
+    curves: dict[tuple[str, str, str, int | None], list[Point]] = {}
     for case in cases:
         if case.rate_bytes_per_s is not None:
-            key = (case.kind, case.engine, case.direction)
+            key = (case.kind, case.engine, case.direction, case.numa_node)
             curves.setdefault(key, []).append(Point(case.size_bytes, case.rate_bytes_per_s))
     return tuple(
         Curve(*key, tuple(sorted(points, key=lambda point: point.size_bytes))) for key, points in curves.items()

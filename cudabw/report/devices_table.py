@@ -42,6 +42,13 @@ def _facts(device: DeviceInfo) -> Iterable[tuple[str, str]]:
     yield "PCI", device.pci or "unknown"
     yield "Memory", "unknown" if device.memory_bytes is None else format_size(device.memory_bytes)
     yield "Link", _link(device)
+    yield "NUMA", _node(device)
+
+
+def _node(device: DeviceInfo) -> str:
+    if device.emulated:
+        return "none: host memory plays the device"
+    return "unknown" if device.numa_node is None else f"node {device.numa_node}"
 
 
 def _link(device: DeviceInfo) -> str:

@@ -44,11 +44,14 @@ def _table(plan: RunPlan, symbols: Symbols) -> Table:
     table.add_column("Engine", no_wrap=True)
     table.add_column("Direction")
     table.add_column("Sizes", no_wrap=True)
+    with_node = any(_nodes(cases) for section in plan.sections for cases in _rows(section))
+    if with_node:
+        table.add_column("Node", justify="right", no_wrap=True)
     table.add_column("Trials", justify="right", no_wrap=True)
     table.add_column("Cases", justify="right", no_wrap=True)
     for number, section in enumerate(plan.sections, start=1):
         for cases in _rows(section):
-            table.add_row(str(number), *_cells(cases))
+            table.add_row(str(number), *_cells(cases, symbols, with_node=with_node))
     return table
 
 
@@ -78,14 +81,20 @@ def _rows(section: PlannedSection) -> Iterable[Sequence[PlannedCase]]:
     return rows.values()
 
 
-def _cells(cases: Sequence[PlannedCase]) -> Iterable[str]:
+def _cells(cases: Sequence[PlannedCase], symbols: Symbols, *, with_node: bool) -> Iterable[str]:
     first = cases[0]
     yield first.kind
     yield first.engine
     yield ", ".join(dict.fromkeys(case.direction for case in cases))
     yield _sizes(list(dict.fromkeys(case.size_bytes for case in cases)))
+    if with_node:
+        yield _nodes(cases) or symbols.dash
     yield str(first.trials)
     yield str(len(cases))
+
+
+def _nodes(cases: Sequence[PlannedCase]) -> str:
+    return ", ".join(dict.fromkeys(str(case.node) for case in cases if case.node is not None))
 
 
 def _sizes(sizes: Sequence[int]) -> str:

@@ -100,9 +100,14 @@ def _sizes(source: Source, direction: str) -> list[int]:
 
 
 def _look(curve: Curve, number: int, source: Source, row: Row, *, alone: bool) -> dict[str, Any]:
-    """Colour tells kinds apart, marks engines, and dashes files; where all is of one kind, colour tells files apart."""
+    """How a curve is drawn: colour tells kinds apart, marks engines, and dashes files, or the nodes of one file.
+
+    Where all is of one kind, colour tells files apart.
+    """
     several = len(row.sources) > 1
     dashes = ENGINE_DASHES.get(curve.engine, "-") if not several else FILE_DASHES[0 if alone else number]
+    if curve.node is not None and not several:
+        dashes = FILE_DASHES[curve.node % len(FILE_DASHES)]
     return {
         "color": FILE_COLOURS[number] if alone and several else KIND_COLOURS.get(curve.kind, BLACK),
         "linestyle": dashes,

@@ -6,7 +6,8 @@ A result is the same whether it was measured on a GPU, on the emulated device or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -79,6 +80,7 @@ class DeviceInfo:
     Attributes:
         link: The link while traffic ran; in a list of devices, at that moment.
         max_link: The best that the link can be.
+        numa_node: The NUMA node that it is at; null where that is not known, and for the emulated device.
     """
 
     ordinal: int
@@ -89,6 +91,7 @@ class DeviceInfo:
     memory_bytes: int | None = None
     link: Link = field(default_factory=Link)
     max_link: Link = field(default_factory=Link)
+    numa_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +121,24 @@ class Trial:
         copies_per_batch: Copies timed as one interval.
         samples_s: Seconds per copy, one for each batch.
         allocation_s: Seconds that allocating (and pinning) the host memory took; never part of a sample.
+        pages_on: Where the host memory was, as the system said after the last batch: numbers of pages by NUMA node,
+            of a sample of pages; null where it does not say.
+        thread_node: The NUMA node that the submitting thread ran on then.
     """
 
     copies_per_batch: int
     samples_s: tuple[float, ...]
     allocation_s: float | None = None
+    pages_on: Mapping[str, int] | None = None
+    thread_node: int | None = None
+
+
+def pages_by_node(trials: Sequence[Trial]) -> dict[int, int]:
+    """Numbers of the pages that were looked at in some trials, by the NUMA node they were on, in its order."""
+    pages: Counter[int] = Counter()
+    for trial in trials:
+        pages.update({int(node): count for node, count in (trial.pages_on or {}).items()})
+    return dict(sorted(pages.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +152,7 @@ class CaseResult:
         verified: Whether the destination held the source's bytes after every batch.
         driver_says: What the driver itself answered about the host memory, for example ``page-locked, mapped``.
         notes: Facts a reader needs beside the figure, such as ``stopped at the time budget``.
+        numa_node: The NUMA node that was asked for; null where none was. Where the memory then was, each trial says.
     """
 
     id: str
@@ -156,6 +173,7 @@ class CaseResult:
     driver_says: str | None = None
     notes: tuple[str, ...] = ()
     trials: tuple[Trial, ...] = ()
+    numa_node: int | None = None
 
     def __post_init__(self) -> None:
         """Hold the contract of the states: a rate if and only if ok, a reason if and only if not."""
@@ -163,6 +181,11 @@ class CaseResult:
             raise ValueError(f"case {self.id}: a rate belongs to state ok and to no other, not to {self.state}")
         if (self.state is State.OK) == (self.reason is not None):
             raise ValueError(f"case {self.id}: a reason belongs to every state but ok, not to {self.state}")
+
+    @property
+    def pages_on(self) -> Mapping[int, int]:
+        """Numbers of the pages that were looked at in all trials, by the NUMA node they were on, in its order."""
+        return pages_by_node(self.trials)
 
 
 Case: TypeAlias = "CaseResult | LaunchCase"

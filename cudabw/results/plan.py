@@ -21,6 +21,8 @@ class PlannedCase:
         host_bytes: Host memory that a trial holds at once.
         device_bytes: Device memory that a trial holds at once.
         copied_bytes: Estimate of what all of its trials copy.
+        node: The NUMA node that its host memory goes to: a number, ``auto`` for the device's, ``all`` where it is not
+            known which there are; null for no matter.
     """
 
     id: str
@@ -34,6 +36,7 @@ class PlannedCase:
     host_bytes: int
     device_bytes: int
     copied_bytes: int
+    node: int | str | None = None
 
 
 @dataclass(frozen=True, slots=True)

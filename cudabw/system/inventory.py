@@ -16,6 +16,7 @@ from cudabw.errors import CudabwError
 from cudabw.results.inventory import Inventory
 from cudabw.results.model import DeviceInfo, RunError
 from cudabw.system.link import link_reader
+from cudabw.system.numa import gpu_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ def inventory_of(driver: Driver, nvml: Nvml | None, *, root: Path = Path("/")) -
 
 
 def describe(identity: Identity, *, emulated: bool) -> DeviceInfo:
-    """A device as results name it, without its link."""
+    """A device as results name it, without its link and its NUMA node."""
     return DeviceInfo(
         ordinal=identity.ordinal,
         name=identity.name,
@@ -83,5 +84,6 @@ def describe(identity: Identity, *, emulated: bool) -> DeviceInfo:
 def _listed(driver: Driver, ordinal: int, nvml: Nvml | None, root: Path) -> DeviceInfo:
     identity = identify(driver, ordinal)
     reader = link_reader(identity, in_nvml(nvml, identity), emulated=driver.emulated, root=root)
+    node = gpu_node(reader.pci, reader.nvml, root=root)
     device = describe(identity, emulated=driver.emulated)
-    return replace(device, link=reader.read(), max_link=reader.read_max())
+    return replace(device, link=reader.read(), max_link=reader.read_max(), numa_node=node)

@@ -14,6 +14,7 @@ import cudabw
 from cudabw.cli.main import run
 from cudabw.driver.hints import SystemProbe
 from cudabw.driver.loader import LibraryError, LoadedLibrary
+from cudabw.system.numa import memory_nodes
 
 ROOT = Path(cudabw.__file__).parents[1]
 SCHEMA = json.loads((ROOT / "cudabw" / "results" / "schema" / "1.json").read_text())
@@ -21,11 +22,19 @@ INHERITED = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT")
 
 
 @pytest.fixture
-def plain_environment(monkeypatch):
-    """Nothing of the user's own terminal, colours or CUDA settings."""
+def plain_environment(monkeypatch, one_node):
+    """Nothing of the user's own terminal, colours, CUDA settings or NUMA nodes."""
+    settle_on(one_node, monkeypatch)
     for name in list(os.environ):
         if name.startswith(("CUDA", "NVIDIA")) or name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LD_PRELOAD"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def nodes(plain_environment, monkeypatch, two_nodes):  # noqa: ARG001 - it must come first
+    """Lets the commands that follow run on two NUMA nodes."""
+    settle_on(two_nodes, monkeypatch)
+    return two_nodes
 
 
 @pytest.fixture
@@ -101,6 +110,11 @@ def spawn():
         )
 
     return run_process
+
+
+def settle_on(machine, monkeypatch):
+    monkeypatch.setattr("cudabw.benchmarks.api.Placement", lambda: machine.placement)
+    monkeypatch.setattr("cudabw.benchmarks.places.memory_nodes", lambda **_: memory_nodes(root=machine.root))
 
 
 def strict_json(text):

@@ -130,6 +130,7 @@ EFFECTS = {
     "--slot": (["--engine", "staged", "--size", "8MiB", "--slot", "3MiB", "--threads", "1"], staged_by_one_thread),
     "--size": (["--size", "8KiB"], lambda done: values(done.json, "size_bytes") == {4096, 8192}),
     "--trials": (["--trials", "3"], lambda done: {count for *_, count in measured(done.json)} == {3}),
+    "--numa": (["--numa", "0"], lambda done: values(done.json, "numa_node") == {0}),
     "--time-budget": (
         ["--trials", "3", "--time-budget", "1ms"],
         lambda done: done.json["cases"][0]["notes"] == ["1 of 3 trials: time budget of 0.001 s"],
@@ -242,6 +243,7 @@ def test_the_document_has_the_documented_shape(document):
         "memory_bytes": 2 * GIB,
         "link": no_link,
         "max_link": no_link,
+        "numa_node": None,
     }
     assert list(run["environment"]) == [*("software", "gpu", "cpu", "memory", "host", "variables", "other_variables")]
     assert run["environment"]["variables"] == {}
@@ -253,6 +255,7 @@ def test_the_document_has_the_documented_shape(document):
     (trial,) = case["trials"]
     assert (type(trial["copies_per_batch"]), type(trial["allocation_s"])) == (int, float)
     assert [type(sample) for sample in trial["samples_s"]] == [float] * 4
+    assert (case["numa_node"], trial["pages_on"], trial["thread_node"]) == (None, {"0": 1}, 0)
     assert math.isclose(trial["samples_s"][0], 4096 / 50e9, rel_tol=1e-6)
 
 
@@ -263,6 +266,72 @@ def test_a_distorting_environment_is_said_and_kept(monkeypatch, document):
     assert warning.startswith("CUDA_LAUNCH_BLOCKING=1 ")
     assert done.err == f"cudabw: {warning}\n"
     assert done.json["environment"]["variables"] == {"CUDA_LAUNCH_BLOCKING": "1"}
+
+
+# NUMA nodes
+
+
+NODES_TABLE = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
+
+                        h2d  ±
+Memory     Size  Node  GB/s  %  Clock
+──────────────────────────────────────
+pageable  4 KiB     0  50.0  –  host
+pageable  4 KiB     1  50.0  –  host
+pinned    4 KiB     0  50.0  –  event
+pinned    4 KiB     1  50.0  –  event
+
+One trial; Node: the NUMA node asked for.
+"""
+
+
+@pytest.mark.usefixtures("nodes")
+def test_each_node_that_has_memory_is_a_row(command):
+    done = command(*QUICK, "--pageable", "--pinned", "--direction", "h2d", "--numa", "all")
+    assert (done.code, done.out, done.err) == (0, NODES_TABLE, "")
+
+
+def test_memory_that_is_elsewhere_has_a_note(nodes, command):
+    nodes.pages = lambda _: 0
+    done = command(*QUICK, "--pinned", "--direction", "h2d", "--numa", "1")
+    assert done.code == 0
+    assert done.out.splitlines()[-1] == "[1] asked for NUMA node 1, but of 1 pages looked at 1 on node 0"
+
+
+@pytest.mark.parametrize(
+    ("numa", "refused", "code"),
+    [
+        ("0", {}, 0),
+        ("2", {}, 4),
+        ("9", {}, 4),
+        ("auto", {}, 4),
+        ("all", {}, 0),
+        ("1", {"set_mempolicy": "EPERM"}, 4),
+        ("1", {"set_mempolicy": "ENOSYS"}, 4),
+        ("all", {"set_mempolicy": "EPERM"}, 4),
+        ("1", {"move_pages": "EPERM"}, 0),
+    ],
+)
+def test_a_node_that_cannot_be_had_is_the_exit_code(nodes, document, numa, refused, code):
+    nodes.refused = refused
+    assert document(*QUICK, "--pinned", "--direction", "h2d", "--numa", numa).code == code
+
+
+def test_one_node_of_all_that_cannot_be_had_is_no_failure(nodes, document):
+    nodes.write("proc/self/status", "Mems_allowed_list:\t1\n")
+    done = document(*QUICK, "--pinned", "--direction", "h2d", "--numa", "all")
+    assert [(case["numa_node"], case["state"]) for case in done.json["cases"]] == [(0, "refused"), (1, "ok")]
+    assert done.code == 0
+    nodes.refused = {"set_mempolicy": "EPERM"}
+    assert document(*QUICK, "--pinned", "--numa", "all").code == 4
+
+
+@pytest.mark.usefixtures("no_start")
+def test_a_node_for_device_memory_alone_is_a_usage_error(command):
+    done = command(*MEASURE, "--direction", "d2d", "--numa", "0")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "cudabw: error: a NUMA node is for host memory, of which nothing is chosen\n"
 
 
 # Bad input
@@ -296,6 +365,7 @@ def test_what_is_no_size_is_quoted_with_an_example_before_a_driver_is_touched(co
         *(("--threads", text) for text in ("0", "-1", "1.5", "", "nan", "all")),
         *(("--slot", text) for text in ("0", "-1", "1.5", "", "1MiB,2MiB", "1MiB:4MiB:x2")),
         *(("--device", text) for text in ("-1", "1.0", "", "x", "0x1", "all", "99999999999", "GPU-1")),
+        *(("--numa", text) for text in ("-1", "1.0", "", "x", "0,1", "ALL", "node0", "99999999999")),
         *(("--time-budget", text) for text in ("nan", "inf", "0", "-1", "", "1h", "1,5s", "1e3", "s", "5 s")),
     ],
 )

@@ -33,12 +33,14 @@ Device 0: Emulated CUDA device (not a GPU)
   PCI     0000:01:00.0
   Memory  3 GiB
   Link    none: host memory plays the device
+  NUMA    none: host memory plays the device
 
 Device 1: Emulated CUDA device (not a GPU)
   UUID    GPU-63756461-6277-2d65-6d75-6c6174656401
   PCI     0000:02:00.0
   Memory  3 GiB
   Link    none: host memory plays the device
+  NUMA    none: host memory plays the device
 
 CUDA driver {driver} · cuda-bindings {bindings}
 """
@@ -49,12 +51,14 @@ Device 0: NVIDIA H200
   PCI     0000:17:00.0
   Memory  139.80 GiB
   Link    PCIe Gen5 x16, 63.0 GB/s (nvml)
+  NUMA    node 0
 
 Device 1: NVIDIA H200
   UUID    GPU-8a3d1c52-6f1e-4a57-9c53-0c1a6a1f7f11
   PCI     0000:2a:00.0
   Memory  139.80 GiB
   Link    PCIe Gen5 x16, 63.0 GB/s (nvml) at most; now Gen1 x16 (idle)
+  NUMA    node 1
 
 NVIDIA driver 580.159.03 · CUDA driver 13.0 · cuda-bindings 13.4.4
 An idle link runs slower to save power; `cudabw bandwidth` reads it under load.
@@ -73,7 +77,7 @@ def link(generation, width, source="nvml"):
 
 def h200(ordinal, now, best, pci="0000:17:00.0"):
     uuid = f"GPU-8a3d1c52-6f1e-4a57-9c53-0c1a6a1f7f1{ordinal}"
-    return DeviceInfo(ordinal, "NVIDIA H200", uuid, pci, False, 150_110_011_392, now, best)
+    return DeviceInfo(ordinal, "NVIDIA H200", uuid, pci, False, 150_110_011_392, now, best, numa_node=ordinal)
 
 
 def printed(inventory):
@@ -109,6 +113,7 @@ def test_the_list_as_json_is_one_document(capsys):
         "emulated": True,
         "memory_bytes": 2 << 30,
         "link": nothing,
+        "numa_node": None,
         "max_link": nothing,
     }
 
@@ -150,11 +155,12 @@ def test_a_link_says_what_it_is_and_what_it_could_be(now, best, text):
 def test_a_device_without_pcie_says_what_is_there_instead(source, text):
     device = DeviceInfo(0, "Orin", None, None, False, link=Link(source=source))
     out = printed(Inventory("0", (device,), "13.0", None, "13.4.4"))
-    assert out.splitlines()[1:5] == [
+    assert out.splitlines()[1:6] == [
         "  UUID    unknown",
         "  PCI     unknown",
         "  Memory  unknown",
         f"  Link    {text}",
+        "  NUMA    unknown",
     ]
 
 
@@ -206,6 +212,21 @@ def test_links_come_from_sysfs_where_nvml_does_not_say(gpu, tmp_path, answers):
     )
     (listed,) = inventory_of(gpu, None if answers is None else nvml(**answers), root=root).devices
     assert (listed.link, listed.max_link) == (link(1, 8, "sysfs"), link(4, 16, "sysfs"))
+
+
+@pytest.mark.parametrize(
+    ("text", "affinity", "node"), [("1\n", [1], 1), ("-1\n", [0b1000], 3), ("-1\n", [0b11], None), ("-1\n", None, None)]
+)
+def test_the_numa_node_comes_from_sysfs_or_nvml(gpu, tmp_path, text, affinity, node):
+    root = sysfs(tmp_path, numa_node=text)
+    (listed,) = inventory_of(gpu, nvml(device_get_memory_affinity=affinity), root=root).devices
+    assert listed.numa_node == node
+
+
+def test_the_emulated_device_is_at_no_node_whatever_sits_at_its_address(gpu, tmp_path):
+    gpu.emulated = True
+    (listed,) = inventory_of(gpu, None, root=sysfs(tmp_path, numa_node="1\n")).devices
+    assert listed.numa_node is None
 
 
 def test_without_nvml_and_sysfs_the_rest_is_listed(gpu, tmp_path):

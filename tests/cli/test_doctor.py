@@ -29,6 +29,7 @@ HEALTHY_FILES = {
     "proc/self/status": "TracerPid:\t0\nCpus_allowed_list:\t0-7\n",
     "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
     "sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "performance\n",
+    "sys/devices/system/node/online": "0-1\n",
     "sys/devices/system/node/node0/cpulist": "0-3\n",
     "sys/devices/system/node/node1/cpulist": "4-7\n",
     f"sys/bus/pci/devices/{PCI}/numa_node": "1\n",

@@ -1,4 +1,5 @@
 """``cudabw run``: whole commands."""
+# ruff: noqa: RUF001 - tables use the typographic dash
 
 import json
 import os
@@ -121,6 +122,24 @@ def test_the_plan_fits_80_columns_and_says_what_it_assumes(capsys):
 def test_the_plan_of_the_longest_built_in_suite_fits_80_columns(capsys):
     assert run(["run", "full", "--dry-run", "--backend", "cuda", "--device", "1"]) == 0
     assert capsys.readouterr().out == FULL_PLAN
+
+
+NODE_PLAN = """\
+#  Memory  Engine  Direction  Sizes  Node  Trials  Cases
+─────────────────────────────────────────────────────────
+1  pinned  driver  h2d        1 MiB  0, 2       5      2
+1  device  driver  d2d        1 MiB     –       5      1
+2  pinned  driver  h2d        2 MiB  auto       5      1
+"""
+
+
+def test_the_plan_shows_the_numa_nodes_that_are_asked_for(capsys, monkeypatch):
+    monkeypatch.setattr("cudabw.benchmarks.places.memory_nodes", lambda **_: (0, 2))
+    every = '[[bandwidth]]\nkinds = ["pinned"]\nsizes = ["1MiB"]\ndirections = ["h2d", "d2d"]\nnuma = "all"\n'
+    own = '[[bandwidth]]\nkinds = ["pinned"]\nsizes = ["2MiB"]\ndirections = ["h2d"]\nnuma = "auto"\n'
+    write(f"version = 1\n{every}{own}", "nodes.toml")
+    assert run(["run", "nodes.toml", "--dry-run"]) == 0
+    assert NODE_PLAN in capsys.readouterr().out
 
 
 def test_flags_override_the_file_and_the_plan_is_ascii_where_the_stream_is():
@@ -252,7 +271,7 @@ def test_the_default_kinds_need_not_be_there(monkeypatch):
             (
                 "cudabw: error: broken.toml: [[bandwidth]] section 2: unknown key 'kind' (did you mean 'kinds'?)\n"
                 "cudabw: hint: The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, "
-                "time_budget, threads, slot.\n"
+                "time_budget, threads, slot, numa.\n"
             ),
         ),
         (

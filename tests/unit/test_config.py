@@ -17,6 +17,9 @@ from cudabw.errors import ConfigurationError
 
 NOT_THERE = "cannot be read: No such file or directory"
 SECTION = "version = 1\n[[bandwidth]]\n"
+BANDWIDTH_KEYS = (
+    "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, time_budget, threads, slot, numa."
+)
 
 parse = partial(parse_suite, source="ci.toml", vocabulary=VOCABULARY)
 
@@ -122,12 +125,12 @@ def test_what_is_given_twice_is_taken_once():
         (
             SECTION + "[[bandwidth]]\nkind = 1",
             "ci.toml: [[bandwidth]] section 2: unknown key 'kind' (did you mean 'kinds'?)",
-            "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, time_budget, threads, slot.",
+            BANDWIDTH_KEYS,
         ),
         (
             SECTION + '"a\\nb" = 1',
             "ci.toml: [[bandwidth]] section 1: unknown key 'a\\nb'",
-            "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, time_budget, threads, slot.",
+            BANDWIDTH_KEYS,
         ),
     ],
 )

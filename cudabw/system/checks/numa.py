@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudabw.system.checks.check import Check, attention, each_gpu, ok, unknown
-from cudabw.system.pci import pci_folder
-from cudabw.system.pseudofiles import parse_number, parse_number_list, read_text
+from cudabw.system.numa import gpu_node, numa_nodes
+from cudabw.system.pseudofiles import parse_number_list, read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 def _look(machine: Machine, gpu: Gpu) -> Sight:
-    nodes = _processors_by_node(machine.root)
+    # A node without processors is memory alone, such as a coherent GPU's own.
+    nodes = {node.number: node.cpus for node in numa_nodes(root=machine.root) if node.cpus}
     if not nodes:
         return unknown("the system shows no NUMA nodes")
     if len(nodes) == 1:
         return ok("the host has one NUMA node")
-    near = _node_of(gpu, machine.root)
+    near = gpu_node(gpu.pci, gpu.nvml, root=machine.root)
     if near is None or near not in nodes:
         return unknown(f"the system does not tell which of its {len(nodes)} NUMA nodes the GPU is at")
     allowed = _allowed(machine.root)
@@ -38,24 +39,6 @@ def _look(machine: Machine, gpu: Gpu) -> Sight:
 
 def _listed(nodes: list[int]) -> str:
     return f"node{'s' * (len(nodes) != 1)} {', '.join(map(str, nodes)) or 'unknown'}"
-
-
-def _node_of(gpu: Gpu, root: Path) -> int | None:
-    # The kernel writes -1 where the firmware does not tell.
-    folder = pci_folder(gpu.pci, root)
-    return None if folder is None else parse_number(read_text(folder / "numa_node"))
-
-
-def _processors_by_node(root: Path) -> dict[int, frozenset[int]]:
-    folder = root / "sys" / "devices" / "system" / "node"
-    nodes = {}
-    for path in sorted(folder.glob("node[0-9]*")):
-        number = parse_number(path.name.removeprefix("node"))
-        processors = parse_number_list(read_text(path / "cpulist"))
-        # A node without processors is memory alone, such as a coherent GPU's own.
-        if number is not None and processors:
-            nodes[number] = processors
-    return nodes
 
 
 def _allowed(root: Path) -> frozenset[int] | None:

@@ -40,6 +40,19 @@ def emulate(monkeypatch):
     return describe
 
 
+@pytest.mark.usefixtures("emulate")
+def test_memory_is_put_on_the_numa_node_that_is_asked_for(monkeypatch, two_nodes):
+    monkeypatch.setattr("cudabw.benchmarks.api.Placement", lambda: two_nodes.placement)
+    (case,) = cudabw.measure_bandwidth(**SMALL, directions=["h2d"], numa=np.int64(1)).cases
+    assert (case.id, case.numa_node, case.pages_on) == ("bandwidth/pinned/driver/h2d/4096/node1", 1, {1: 1})
+
+
+@pytest.mark.parametrize("numa", [-1, "both", 1.0, True, ""])
+def test_what_is_no_numa_node_is_refused(numa):
+    with pytest.raises(ValueError, match="is no NUMA node: it is a number, auto or all; for example 0"):
+        cudabw.measure_bandwidth(**SMALL, numa=numa)
+
+
 # empirical_bandwidth
 
 

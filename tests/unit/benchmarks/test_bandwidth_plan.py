@@ -42,6 +42,23 @@ def test_a_case_has_a_stable_name_and_one_for_people():
     staged = BandwidthCase("pageable", "d2h", 3 * MIB, engine="staged")
     assert staged.id == "bandwidth/pageable/staged/d2h/3145728"
     assert staged.label == "pageable staged d2h 3 MiB"
+    assert BandwidthCase("pinned", "h2d", MIB, node=1).id == "bandwidth/pinned/driver/h2d/1048576/node1"
+    assert BandwidthCase("pinned", "h2d", MIB, node=1).label == "pinned h2d 1 MiB node 1"
+    assert BandwidthCase("pinned", "h2d", MIB, node="auto").id == "bandwidth/pinned/driver/h2d/1048576/node-auto"
+
+
+def test_each_size_of_host_memory_is_a_case_on_each_node_and_device_memory_is_on_none():
+    cases = plan("pinned", sizes=(1, 2), directions=("h2d", "d2h", "d2d"), nodes=(0, 1)).cases()
+    assert [(case.kind, case.size_bytes, case.node, case.direction) for case in cases] == [
+        *(("pinned", size, node, way) for size in (1, 2) for node in (0, 1) for way in ("h2d", "d2h")),
+        *(("device", size, None, "d2d") for size in (1, 2)),
+    ]
+
+
+def test_a_node_without_host_memory_makes_no_sense():
+    require_sense(plan(nodes=(0,), directions=("h2d", "d2d")))
+    with pytest.raises(ValueError, match="a NUMA node is for host memory, of which nothing is chosen"):
+        require_sense(plan(nodes=(0,), directions=("d2d",)))
 
 
 def test_mapped_memory_goes_by_the_kernel_and_all_other_by_the_driver_unless_an_engine_is_chosen():

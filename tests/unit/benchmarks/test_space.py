@@ -10,6 +10,7 @@ from cudabw.driver.emulated import Shape
 from cudabw.errors import RefusedError
 from cudabw.runtime.memory import DeviceBuffer
 from cudabw.system.host_memory import HostMemory
+from cudabw.system.numa import NumaNode
 
 MIB = 1 << 20
 KINDS = tuple(HOST_BUFFERS)
@@ -98,6 +99,16 @@ def test_less_than_the_reserve_is_nothing_that_can_be_used(roomy, host):
 def test_an_unknown_amount_of_host_memory_refuses_nothing(roomy, host):
     host(None, None)
     require_space(roomy, "pinned", 1 << 39)
+
+
+def test_what_a_node_has_no_room_for_is_refused_because_the_system_would_end_the_process(roomy, host):
+    host(None, None)
+    needed = host_bytes("pinned", 64 * MIB, emulated=True) + HOST_RESERVE_BYTES
+    require_space(roomy, "pinned", 64 * MIB, node=NumaNode(1, available_bytes=needed))
+    require_space(roomy, "pinned", 64 * MIB, node=NumaNode(1, available_bytes=None))
+    with pytest.raises(RefusedError) as raised:
+        require_space(roomy, "pinned", 64 * MIB, node=NumaNode(1, available_bytes=needed - 1))
+    assert raised.value.message == ("pinned needs 144 MiB of host memory, and 143 MiB can be used (NUMA node 1)")
 
 
 @pytest.mark.parametrize("kind", ["pageable", "pinned", "mapped", "registered"])

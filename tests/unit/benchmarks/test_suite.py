@@ -45,6 +45,32 @@ def test_engines_and_how_to_stage_are_the_plans():
     assert (plan.engines, plan.named) == (ENGINES, frozenset())
 
 
+@pytest.mark.parametrize(("numa", "nodes"), [("1", (1,)), ('"auto"', ("auto",)), ('"all"', (0, 2))])
+def test_a_numa_node_is_the_plans(monkeypatch, numa, nodes):
+    monkeypatch.setattr("cudabw.benchmarks.places.memory_nodes", lambda **_: (0, 2))
+    (plan,) = plans(f"[[bandwidth]]\nnuma = {numa}")
+    assert (plan.nodes, plan.nodes_named) == (nodes, numa != '"all"')
+
+
+@pytest.mark.parametrize(
+    ("numa", "what"),
+    [
+        ('"both"', "'both' is no NUMA node: it is a number, auto or all; for example 0"),
+        ("-1", "'-1' is no NUMA node: it is a number, auto or all; for example 0"),
+        ("true", 'needs the number of a NUMA node, "auto" or "all", not true'),
+        ("[0]", 'needs the number of a NUMA node, "auto" or "all", not a list'),
+    ],
+)
+def test_what_is_no_numa_node_is_refused(numa, what):
+    with pytest.raises(ConfigurationError) as caught:
+        plans(f"[[bandwidth]]\nnuma = {numa}")
+    assert caught.value.message == f"ci.toml: [[bandwidth]] section 1: numa: {what}"
+
+
+def test_sections_on_different_nodes_go_together():
+    assert len(plans("[[bandwidth]]\nnuma = 0\n[[bandwidth]]\nnuma = 1\n[[bandwidth]]\n[[bandwidth]]\nnuma = 1")) == 3
+
+
 def test_an_engine_that_goes_with_nothing_else_is_refused_with_its_section():
     with pytest.raises(ConfigurationError) as caught:
         plans('[[bandwidth]]\n[[bandwidth]]\nkinds = ["pinned"]\nengines = ["kernel"]')
@@ -141,6 +167,14 @@ def test_a_time_budget_bounds_the_time_but_for_the_first_trials():
     assert estimate(BandwidthPlan(sizes=(1 << 33,), time_budget_s=0.1)).seconds > 6 * 11 * (1 << 33) / 4e9
 
 
+def test_a_case_on_a_node_says_which():
+    run = estimate(BandwidthPlan(kinds=("pinned",), directions=("h2d",), sizes=(MIB,), nodes=(0, "auto")))
+    assert [(case.id, case.node) for case in run.cases] == [
+        ("bandwidth/pinned/driver/h2d/1048576/node0", 0),
+        ("bandwidth/pinned/driver/h2d/1048576/node-auto", "auto"),
+    ]
+
+
 def test_the_document_holds_every_case():
     run = estimate(BandwidthPlan(kinds=("pinned",), directions=("h2d",), sizes=(MIB,), trials=3), backend="cuda")
     document = json.loads(plan_to_json(run))
@@ -162,5 +196,6 @@ def test_the_document_holds_every_case():
             "host_bytes": 17 * MIB,
             "device_bytes": MIB,
             "copied_bytes": 3 * 5 * 96 * MIB,
+            "node": None,
         }
     ]

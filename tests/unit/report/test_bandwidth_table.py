@@ -210,6 +210,61 @@ def test_both_directions_at_once_are_a_table_of_their_own():
     assert printed(with_links(run_result(*cases))) == BOTH_TEXT
 
 
+def on_node(asked, found, kind, direction, rate, **fields):
+    """A case whose memory lay where its trials say."""
+    trial = Trial(16, (1e-3,), pages_on=found, thread_node=asked)
+    measured = case(kind, direction, rate, spread=0.0123, numa_node=asked, **fields)
+    asked_for = "" if asked is None else f"/node{asked}"
+    return replace(measured, id=measured.id + asked_for, trials=(trial,) * 5)
+
+
+NODES = run_result(
+    *(on_node(0, {"0": 64}, kind, way, 55.4) for kind in ("pageable", "pinned") for way in ("h2d", "d2h")),
+    on_node(1, {"0": 64}, "pinned", "h2d", 41.2, notes=("asked for node 1, but",)),
+    on_node(1, {"1": 64}, "pinned", "d2h", 39.9),
+)
+
+NODES_TEXT = """\
+Host ↔ device bandwidth · device 1: NVIDIA H200 [x]
+
+                         h2d    ±  link   d2h    ±  link
+Memory      Size  Node  GB/s    %     %  GB/s    %     %  Clock  Note
+──────────────────────────────────────────────────────────────────────
+pageable  64 MiB     0  55.4  1.2    88  55.4  1.2    88  host
+pinned    64 MiB     0  55.4  1.2    88  55.4  1.2    88  event
+pinned    64 MiB     1  41.2  1.2    65  39.9  1.2    63  event  1
+
+Median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load); \
+Node: the NUMA node asked for (the device's: unknown).
+[1] asked for node 1, but
+"""
+
+MIXED_TEXT = """\
+Host ↔ device bandwidth · device 1: NVIDIA H200 [x]
+
+                           h2d    ±   d2h    ±
+Memory        Size  Node  GB/s    %  GB/s    %  Clock
+──────────────────────────────────────────────────────
+pinned      64 MiB     1  55.4  1.2  55.4  1.2  event
+mapped      64 MiB  0, 1  55.4  1.2     –    –  event
+registered  64 MiB     –  55.4    0     –    –  event
+
+Median of 5 trials; ± is its 99 % interval; Node: the host memory's NUMA node (the device's: 0).
+"""
+
+
+def test_nodes_that_were_asked_for_are_rows_of_their_own():
+    assert printed(with_links(NODES)) == NODES_TEXT
+
+
+def test_nodes_that_memory_happened_to_be_on_are_shown_where_they_differ():
+    same = [on_node(None, {"1": 64}, "pinned", way, 55.4) for way in ("h2d", "d2h")]
+    assert "Node" not in printed(run_result(*same))
+    mixed = [*same, on_node(None, {"0": 1, "1": 63}, "mapped", "h2d", 55.4), case("registered", "h2d", 55.4)]
+    device = replace(GPU, numa_node=0, link=Link())
+    assert printed(run_result(*mixed, device=device)) == MIXED_TEXT
+
+
 LOCAL = {"spread": 0.002, "clock": Clock.EVENT}
 
 LOCAL_TEXT = """\

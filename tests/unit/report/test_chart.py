@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from cudabw.report.chart import print_chart, print_run_and_chart
+from cudabw.report.curves import curves_of
 from cudabw.results.model import CaseResult, DeviceInfo, Link, Rate, RunResult, State
 
 LINK = Link(generation=5, width=16, ceiling_bytes_per_s=64e9, source="nvml")
@@ -95,6 +96,16 @@ def test_each_group_of_directions_has_a_scale_of_its_own():
     result = run_result(case("pinned", "h2d", 4096, 5), case("device", "d2d", 4096, 2000))
     scales = [line for line in printed(result).splitlines() if line.startswith("A whole bar")]
     assert scales == ["A whole bar is 5.00 GB/s, the fastest here.", "A whole bar is 2000 GB/s, the fastest here."]
+
+
+def test_each_numa_node_that_was_asked_for_is_a_row_and_a_curve_of_its_own():
+    cases = [case("pinned", "h2d", 1 << 20, rate, numa_node=node) for node, rate in ((0, 50.0), (1, 40.0))]
+    rows = [line.split()[:6] for line in printed(run_result(*cases)).splitlines() if line.startswith("pinned")]
+    assert rows == [["pinned,", "node", "0", "1", "MiB", "50.0"], ["pinned,", "node", "1", "1", "MiB", "40.0"]]
+    assert [(curve.label, len(curve.points)) for curve in curves_of(cases)] == [
+        ("pinned, node 0", 1),
+        ("pinned, node 1", 1),
+    ]
 
 
 def test_without_a_rate_nothing_is_drawn():

@@ -23,6 +23,7 @@ RESULT = RunResult(
         emulated=False,
         memory_bytes=1 << 40,
         link=Link(5, 16, 63.0e9, "nvml", Hop("0000:00:01.0", 5, 16)),
+        numa_node=1,
     ),
     environment={"cuda_driver": "13.0", "variables": {}},
     cases=(
@@ -42,7 +43,8 @@ RESULT = RunResult(
             link_fraction=0.79,
             driver_says="page-locked",
             notes=("a note",),
-            trials=(Trial(16, (8.2e-8, 8.1e-8), 1e-3),),
+            trials=(Trial(16, (8.2e-8, 8.1e-8), 1e-3, {"0": 3, "1": 61}, 1),),
+            numa_node=1,
         ),
         CaseResult("i", "bandwidth", "mapped", "driver", "d2h", 1, State.REFUSED, "no room"),
     ),
@@ -81,6 +83,7 @@ DOCUMENT = {
             "source": None,
             "narrowest_hop": None,
         },
+        "numa_node": 1,
     },
     "environment": {"cuda_driver": "13.0", "variables": {}},
     "warnings": ["a warning"],
@@ -104,7 +107,16 @@ DOCUMENT = {
             "link_fraction": 0.79,
             "driver_says": "page-locked",
             "notes": ["a note"],
-            "trials": [{"copies_per_batch": 16, "samples_s": [8.2e-8, 8.1e-8], "allocation_s": 1e-3}],
+            "trials": [
+                {
+                    "copies_per_batch": 16,
+                    "samples_s": [8.2e-8, 8.1e-8],
+                    "allocation_s": 1e-3,
+                    "pages_on": {"0": 3, "1": 61},
+                    "thread_node": 1,
+                }
+            ],
+            "numa_node": 1,
         },
         {
             "id": "i",
@@ -125,6 +137,7 @@ DOCUMENT = {
             "driver_says": None,
             "notes": [],
             "trials": [],
+            "numa_node": None,
         },
     ],
 }

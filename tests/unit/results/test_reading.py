@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
-from typing import get_args
+from typing import get_args, get_origin
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -115,7 +116,7 @@ def values_of(kind):
         return st.sampled_from(kind)
     if kind.__class__.__name__ == "GenericAlias" and kind.__origin__ is tuple:
         return st.lists(values_of(get_args(kind)[0]), max_size=2).map(tuple)
-    if "Mapping" in str(kind):
+    if get_origin(kind) is Mapping:
         return st.dictionaries(st.text(), values_of(get_args(kind)[1]), max_size=2)
     return st.one_of([values_of(member) for member in get_args(kind)])
 

@@ -99,6 +99,7 @@ def test_huge_pages_are_on_or_can_be_switched_on(look, files, found):
 
 def nodes(*lists, near=None, allowed=None):
     files = {f"sys/devices/system/node/node{number}/cpulist": f"{text}\n" for number, text in enumerate(lists)}
+    files["sys/devices/system/node/online"] = f"0-{len(lists) - 1}\n"
     if near is not None:
         files[f"sys/bus/pci/devices/{PCI}/numa_node"] = f"{near}\n"
     if allowed is not None:
