@@ -15,7 +15,6 @@ from cudabw.benchmarks.bandwidth_plan import (
     ALL_DIRECTIONS,
     DEFAULT_KINDS,
     DEFAULT_SIZE,
-    DEFAULT_TRIALS,
     DIRECTIONS,
     ENGINES,
     KINDS,
@@ -25,21 +24,23 @@ from cudabw.benchmarks.bandwidth_plan import (
     Staging,
     require_sense,
 )
-from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_TRIALS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.config.limits import CASES
 from cudabw.config.values import (
     ALL,
     Reader,
+    read_choice,
     read_choices,
     read_choices_or_all,
     read_count,
     read_ordinals,
+    read_precision,
     read_seconds,
     read_size,
     read_sizes,
 )
 from cudabw.errors import ConfigurationError
+from cudabw.measuring.effort import Level
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
 from cudabw.results.limits import Bound, Limit
 
@@ -71,8 +72,7 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
         kinds=KINDS if kinds == ALL else kinds,
         directions=settings.get("directions", DIRECTIONS),
         sizes=settings.get("sizes", (DEFAULT_SIZE,)),
-        trials=settings.get("trials", DEFAULT_TRIALS),
-        time_budget_s=settings.get("time_budget"),
+        **_effort(settings),
         named=frozenset(named),
         engines=ENGINES if engines == ALL else engines,
         staging=Staging(settings.get("threads"), settings.get("slot")),
@@ -82,10 +82,25 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
 def _launch_plan(settings: Mapping[str, Any]) -> LaunchPlan:
     return LaunchPlan(
         sets=sets_for(settings.get("arg_types"), settings.get("args")),
-        trials=settings.get("trials", DEFAULT_LAUNCH_TRIALS),
-        time_budget_s=settings.get("time_budget"),
+        **_effort(settings),
     )
 
+
+def _effort(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "level": Level(settings.get("effort", Level.DEFAULT)),
+        "trials": settings.get("trials"),
+        "precision": settings.get("precision"),
+        "time_budget_s": settings.get("time_budget"),
+    }
+
+
+_EFFORT_KEYS: Final[Mapping[str, Reader]] = {
+    "trials": read_count,
+    "effort": partial(read_choice, tuple(Level)),
+    "precision": read_precision,
+    "time_budget": read_seconds,
+}
 
 SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
     "bandwidth": SectionKind(
@@ -94,8 +109,7 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
             "directions": partial(read_choices, ALL_DIRECTIONS),
             "engines": partial(read_choices_or_all, ENGINES),
             "sizes": read_sizes,
-            "trials": read_count,
-            "time_budget": read_seconds,
+            **_EFFORT_KEYS,
             "threads": read_count,
             "slot": read_size,
         },
@@ -105,8 +119,7 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
         keys={
             "args": partial(read_ordinals, MOST_ARGS),
             "arg_types": partial(read_choices, ARG_TYPES),
-            "trials": read_count,
-            "time_budget": read_seconds,
+            **_EFFORT_KEYS,
         },
         plan=_launch_plan,
     ),
