@@ -37,6 +37,7 @@ _READABLE: Final = 99_999
 _SIZE: Final = re.compile(r"([0-9]+)(b|[kmgt](?:i?b)?)?", re.ASCII | re.IGNORECASE)
 _DIGITS: Final = re.compile(r"[0-9]+", re.ASCII)
 _SECONDS: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|min|m)?", re.ASCII)
+_PERCENT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)%?", re.ASCII)
 
 _SIZE_HELP: Final = "write digits and at most one unit, for example 4096, 64KiB or 16MiB"
 _RANGE_HELP: Final = "write start:end:step, for example 4KiB:256MiB:x4 or 1MiB:8MiB:+1MiB"
@@ -152,6 +153,28 @@ def parse_seconds(text: str) -> float:
     if seconds > MAX_SECONDS:
         raise ValueError(f"time {_quote(text)} is too long: write at most {MAX_SECONDS:.0f} seconds, for example 60s")
     return seconds
+
+
+def parse_percent(text: str) -> float:
+    """Read a share in percent.
+
+    ASCII digits, optionally a decimal fraction, then optionally ``%``. No sign, space or exponent.
+
+    Returns:
+        The share, above 0 and up to 1: 0.005 for ``0.5%``.
+
+    Raises:
+        ValueError: The text is not a percentage, or lies outside the bounds.
+    """
+    match = _PERCENT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{_quote(text)} is not a percentage: write digits, and % if you like, for example 0.5%")
+    share = float(match[1]) / 100
+    if not 0 < share <= 1:
+        raise ValueError(
+            f"percentage {_quote(text)} is out of range: write more than 0 and up to 100, for example 0.5%"
+        )
+    return share
 
 
 def format_size(nbytes: int) -> str:

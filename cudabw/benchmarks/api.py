@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cudabw.benchmarks.bandwidth import run_bandwidth, with_link
+from cudabw.benchmarks.bandwidth import run_bandwidth
+from cudabw.benchmarks.bandwidth_draws import with_link
 from cudabw.benchmarks.bandwidth_plan import (
     ALL_DIRECTIONS,
     DEFAULT_KINDS,
     DEFAULT_SIZE,
-    DEFAULT_TRIALS,
     DIRECTIONS,
     ENGINES,
     KINDS,
@@ -20,13 +20,13 @@ from cudabw.benchmarks.bandwidth_plan import (
     Staging,
     require_sense,
 )
-from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_TRIALS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, run_launch_overhead, sets_for, skipped_cases
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import keep_after
 from cudabw.benchmarks.places import Places, on_nodes
 from cudabw.benchmarks.session import Session, run_session
 from cudabw.errors import CudabwError, RefusedError, UnsupportedError, WrongDataError
+from cudabw.measuring.effort import Level
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
 from cudabw.results.model import State
 from cudabw.system.placement import Placement
@@ -53,7 +53,9 @@ def measure_bandwidth(
     sizes: Sequence[int] = (DEFAULT_SIZE,),
     device: int = 0,
     backend: str = "auto",
-    trials: int = DEFAULT_TRIALS,
+    effort: str = Level.DEFAULT,
+    trials: int | None = None,
+    precision: float | None = None,
     time_budget: float | None = None,
     threads: int | None = None,
     slot: int | None = None,
@@ -73,8 +75,12 @@ def measure_bandwidth(
         device: The device's number.
         backend: ``auto`` (the GPU; the emulated device only where no NVIDIA driver is installed),
             ``cuda`` or ``emulated``.
-        trials: Independent draws of each case, each with fresh allocations.
-        time_budget: Seconds after which no further trial begins; each case gets at least one.
+        effort: How much is done for each figure: ``quick`` (three trials), ``default`` (five or more, until within
+            0.5 % or 8 s have passed) or ``rigorous`` (twelve or more, 0.1 %, two minutes).
+        trials: Exactly as many independent draws of each case, each with fresh allocations, instead.
+        precision: How far the 99 % interval may reach from the median, as a share of it (0.005 is 0.5 %); instead of
+            the effort's. With ``trials``, and not without it, figures that do not reach it are ``unconverged``.
+        time_budget: Seconds after which no further trial begins; each case gets at least one. Instead of the effort's.
         threads: How many threads of the staged engine copy; None to find out.
         slot: Bytes of a pinned slot of the staged engine; None to find out.
         numa: Put host memory and thread on a NUMA node: its number, ``auto`` for the device's, or ``all`` for one
@@ -90,7 +96,9 @@ def measure_bandwidth(
         ValueError: An argument that cannot be meant.
         TypeError: A number that is not whole.
     """
-    plan = _checked_plan(kinds, directions, sizes, trials, time_budget, seed)
+    plan = replace(
+        _checked_plan(kinds, directions, sizes, seed), **_checked_effort(effort, trials, precision, time_budget)
+    )
     if engines is not None:
         _require_members("engine", engines, ENGINES)
         plan = replace(plan, engines=tuple(dict.fromkeys(engines)), named=frozenset(engines))
@@ -108,7 +116,9 @@ def measure_launch_overhead(
     arg_types: Sequence[str] | None = None,
     device: int = 0,
     backend: str = "auto",
-    trials: int = DEFAULT_LAUNCH_TRIALS,
+    effort: str = Level.DEFAULT,
+    trials: int | None = None,
+    precision: float | None = None,
     time_budget: float | None = None,
     seed: int = 0,
     observer: Observer = Observer(),  # noqa: B008 - frozen
@@ -123,8 +133,14 @@ def measure_launch_overhead(
         device: The device's number.
         backend: ``auto`` (the GPU; the emulated device only where no NVIDIA driver is installed),
             ``cuda`` or ``emulated``.
-        trials: Independent draws of each set of arguments, each with a freshly loaded kernel and fresh buffers.
-        time_budget: Seconds after which no further trial begins; each set of arguments gets at least one.
+        effort: How much is done for each figure: ``quick`` (three trials), ``default`` (twelve or more, until within
+            1 % or 5 s have passed) or ``rigorous`` (24 or more, 0.5 %, two minutes).
+        trials: Exactly as many independent draws of each set of arguments, each with a freshly loaded kernel and fresh
+            buffers, instead.
+        precision: How far the 99 % interval of a call may reach from the median, as a share of it; as of
+            :func:`measure_bandwidth`.
+        time_budget: Seconds after which no further trial begins; each set of arguments gets at least one. Instead of
+            the effort's.
         seed: Seeds the order of sets and modes.
         observer: Hears of progress and notices, and may stop the run.
 
@@ -141,8 +157,7 @@ def measure_launch_overhead(
     counts = None if args is None else tuple(dict.fromkeys(index(count) for count in args))
     if counts is not None and (not counts or not 0 <= min(counts) <= max(counts) <= MOST_ARGS):
         raise ValueError(f"numbers of arguments are from 0 to {MOST_ARGS}: {counts}")
-    _require_effort(trials, time_budget)
-    plan = LaunchPlan(sets_for(arg_types, counts), index(trials), time_budget, seed)
+    plan = LaunchPlan(sets_for(arg_types, counts), seed=seed, **_checked_effort(effort, trials, precision, time_budget))
     return run_plans(("launch-overhead",), (plan,), backend=backend, device=device, observer=observer)
 
 
@@ -176,7 +191,9 @@ def empirical_bandwidth(
         CudabwError: A figure could not be taken for another reason.
     """
     kind = "pinned" if pinned else "pageable"
-    plan = _checked_plan((kind,), DIRECTIONS, (nbytes,), trials, None, seed=0)
+    plan = replace(
+        _checked_plan((kind,), DIRECTIONS, (nbytes,), seed=0), **_checked_effort(Level.DEFAULT, trials, None, None)
+    )
     result = run_plans(
         ("bandwidth",), (plan,), backend=backend, device=device, observer=Observer(), on_error=_raise_error
     )
@@ -224,6 +241,7 @@ def _measure(plans: Sequence[BandwidthPlan | LaunchPlan], session: Session) -> O
         copies,
         session.observer,
         sample_link=session.sample_link,
+        slowdowns=session.slowdowns,
         keep=session.keep,
         places=Places(Placement(), session.device_node),
     )
@@ -232,34 +250,40 @@ def _measure(plans: Sequence[BandwidthPlan | LaunchPlan], session: Session) -> O
     if not launches:
         return outcome
     keep = keep_after(outcome, session.keep)
-    return outcome.merged(run_launch_overhead(session.device, launches, session.observer, keep=keep))
+    return outcome.merged(
+        run_launch_overhead(session.device, launches, session.observer, slowdowns=session.slowdowns, keep=keep)
+    )
 
 
-def _checked_plan(
-    kinds: Sequence[str],
-    directions: Sequence[str],
-    sizes: Sequence[int],
-    trials: int,
-    time_budget: float | None,
-    seed: int,
-) -> BandwidthPlan:
+def _checked_plan(kinds: Sequence[str], directions: Sequence[str], sizes: Sequence[int], seed: int) -> BandwidthPlan:
     _require_members("kind", kinds, KINDS)
     _require_members("direction", directions, ALL_DIRECTIONS)
     # Plain ints, which JSON can hold, also from a NumPy array.
     wanted = tuple(dict.fromkeys(index(size) for size in sizes))
     if not wanted or min(wanted) < 1:
         raise ValueError(f"sizes are positive numbers of bytes: {wanted}")
-    _require_effort(trials, time_budget)
-    return BandwidthPlan(
-        tuple(dict.fromkeys(kinds)), tuple(dict.fromkeys(directions)), wanted, index(trials), time_budget, seed=seed
-    )
+    return BandwidthPlan(tuple(dict.fromkeys(kinds)), tuple(dict.fromkeys(directions)), wanted, seed=seed)
 
 
-def _require_effort(trials: int, time_budget: float | None) -> None:
-    if index(trials) < 1:
+def _checked_effort(
+    effort: str, trials: int | None, precision: float | None, time_budget: float | None
+) -> dict[str, Any]:
+    """The fields that plans of all benchmarks have in common."""
+    _require_members("effort", (effort,), tuple(Level))
+    if trials is not None and index(trials) < 1:
         raise ValueError(f"trials are at least 1: {trials}")
+    if trials is not None and effort != Level.DEFAULT:
+        raise ValueError(f"effort {effort} and trials {trials} contradict each other")
+    if precision is not None and not 0 < precision <= 1:
+        raise ValueError(f"a precision is a share of the median, above 0 and up to 1: {precision}")
     if time_budget is not None and not time_budget > 0:
         raise ValueError(f"a time budget is above 0 seconds: {time_budget}")
+    return {
+        "level": Level(effort),
+        "trials": None if trials is None else index(trials),
+        "precision": precision,
+        "time_budget_s": time_budget,
+    }
 
 
 def _require_members(what: str, given: Sequence[str], known: Sequence[str]) -> None:

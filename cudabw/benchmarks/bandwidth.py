@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabw.benchmarks.bandwidth_plan import BOTH, LOCAL, TOTAL
+from cudabw.benchmarks.bandwidth_draws import CaseDraws
+from cudabw.benchmarks.bandwidth_plan import BOTH
 from cudabw.benchmarks.both_ways import BothWays
 from cudabw.benchmarks.engines import Engines
 from cudabw.benchmarks.naming import with_lost_named
@@ -16,34 +18,35 @@ from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import (
     UNFINISHED,
     Outcome,
-    failure_of,
     keep_after,
     keep_nothing,
     require_alive,
     take_to_the_end,
 )
-from cudabw.benchmarks.places import Places, whereabouts
-from cudabw.benchmarks.remarks import remarks, traffic
+from cudabw.benchmarks.places import Places
+from cudabw.benchmarks.remarks import remarks
 from cudabw.benchmarks.space import require_space
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.pairs import FEWEST_TIMES, Pair, PairTimer
-from cudabw.measuring.sampling import Budget, interleave, rate_over
+from cudabw.measuring.sampling import Rounds
+from cudabw.measuring.slowdown import MOST_REPEATS, SlowdownWatch, no_slowdowns
+from cudabw.measuring.ticks import LEAST_TICKS, Ticks
 from cudabw.measuring.timing import BatchTimer, Timing, choose_times, gate_for
 from cudabw.measuring.verification import Pattern, stamp_of
-from cudabw.results.model import CaseResult, Clock, Link, State, Trial
+from cudabw.results.model import State, Trial
 from cudabw.runtime.memory import PageableBuffer
 from cudabw.runtime.resources import resources
 from cudabw.system.placement import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import ExitStack
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthCase, BandwidthPlan
     from cudabw.benchmarks.outcome import Ending, Keep
+    from cudabw.measuring.slowdown import Slowdowns
     from cudabw.measuring.timing import Work
-    from cudabw.results.model import Rate
     from cudabw.runtime.device import Device
 
 BATCHES_PER_TRIAL = 4
@@ -59,6 +62,7 @@ def run_bandwidth(
     observer: Observer = Observer(),  # noqa: B008 - frozen
     *,
     sample_link: Callable[[], None] = lambda: None,
+    slowdowns: Slowdowns = no_slowdowns,
     keep: Keep = keep_nothing,
     places: Places = Places(Placement()),  # noqa: B008 - frozen
 ) -> Outcome:
@@ -69,92 +73,25 @@ def run_bandwidth(
         plans: What to measure; their cases are measured plan after plan.
         observer: Hears of progress, and may stop the run between batches.
         sample_link: Called while traffic runs.
+        slowdowns: Says what slows the GPU down; asked while traffic runs and after it.
         keep: Called after each trial.
         places: Puts host memory on NUMA nodes.
 
     Returns:
         One result for each case, also for those that failed, and why the run ended early if it did.
     """
-    total = sum(len(plan.cases()) * plan.trials for plan in plans)
+    total = sum(len(plan.cases()) * plan.effort.least for plan in plans)
     outcome = Outcome()
     for plan in plans:
         if outcome.ended:
-            draws = [_Draws(case, plan.trials) for case in plan.cases()]
+            draws = [CaseDraws(case, plan.effort) for case in plan.cases()]
             outcome = outcome.extended(result for draw in draws for result in draw.results(outcome.ended_because))
             continue
         kept = keep_after(outcome, keep)
-        run = _Run(device, plan, observer, sample_link, kept, places, done=outcome.trials_done, total=total)
+        run = _Run(device, plan, observer, sample_link, slowdowns, kept, places, done=outcome.trials_done, total=total)
         outcome = outcome.merged(run.measure())
+        total += run.added
     return outcome
-
-
-@dataclass(slots=True)
-class _Draws:
-    """What is known of a case while it is measured."""
-
-    case: BandwidthCase
-    wanted: int
-    trials: list[tuple[Trial, ...]] = field(default_factory=list)
-    times: int | None = None
-    timing: Timing | None = None
-    driver_says: str | None = None
-    remarks: tuple[str, ...] = ()
-    numa_node: int | None = None
-    state: State = State.OK
-    reason: str | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.case.node, int):
-            self.numa_node = self.case.node
-
-    def fail(self, error: CudabwError) -> None:
-        self.state, self.reason = failure_of(error)
-
-    def results(self, ended_because: str | None) -> Iterator[CaseResult]:
-        """The case's results; one without a trial of its own failed for the reason that ended the run."""
-        for number, direction in enumerate(self.case.results):
-            yield self._result(direction, [trial[number] for trial in self.trials], ended_because)
-
-    def _result(self, direction: str, trials: list[Trial], ended_because: str | None) -> CaseResult:
-        case = self.case
-        # Wrong data or a failure of its own puts every earlier figure of a case in doubt. What ended the whole run,
-        # such as a lost device, or memory refused later, does not.
-        doubted = self.state is State.WRONG_DATA or (self.state is State.FAILED and ended_because is None)
-        state = State.OK if trials and not doubted else self.state
-        reason = self.reason
-        if state is State.OK and not trials:
-            state, reason = State.FAILED, ended_because or "not measured"
-        measured = state is State.OK
-        rate = rate_over(trials, case.size_bytes) if measured else None
-        return CaseResult(
-            id=case.id_of(direction),
-            benchmark="bandwidth",
-            kind=case.kind,
-            engine=case.engine,
-            direction=direction,
-            size_bytes=case.size_bytes,
-            state=state,
-            reason=None if measured else reason,
-            named=case.named,
-            clock=self.timing.clock if self.timing else None,
-            gated=self.timing.gated if self.timing else None,
-            host_held=self.timing.host_held if self.timing else None,
-            verified=True if measured else False if state is State.WRONG_DATA else None,
-            rate_bytes_per_s=rate,
-            driver_says=self.driver_says,
-            notes=self._notes(rate, trials, ended_because) if rate else (),
-            trials=tuple(trials),
-            numa_node=self.numa_node,
-        )
-
-    def _notes(self, rate: Rate, trials: Sequence[Trial], ended_because: str | None) -> tuple[str, ...]:
-        notes = [*self.remarks, *traffic(self.case, rate), *whereabouts(self.numa_node, trials)]
-        if len(self.trials) < self.wanted:
-            why = self.reason or ended_because or "time budget"
-            notes.append(f"{len(self.trials)} of {self.wanted} trials: {why}")
-        if self.timing and self.timing.clock is Clock.EVENT and not self.timing.gated:
-            notes.append("no gate on this device: the time to queue may be in the figure")
-        return tuple(notes)
 
 
 class _Run:
@@ -166,6 +103,7 @@ class _Run:
         plan: BandwidthPlan,
         observer: Observer,
         sample_link: Callable[[], None],
+        slowdowns: Slowdowns,
         keep: Keep,
         places: Places,
         *,
@@ -174,13 +112,16 @@ class _Run:
     ) -> None:
         self._device = device
         self._plan = plan
+        self._effort = plan.effort
         self._observer = observer
         self._sample_link = sample_link
+        self._slowdowns = SlowdownWatch(slowdowns)
         self._keep = keep
         self._places = places
         self._start = self._done = done
         self._total = total
-        self._draws = [_Draws(case, plan.trials) for case in plan.cases()]
+        self._draws = [CaseDraws(case, self._effort) for case in plan.cases()]
+        self.added = 0
 
     def measure(self) -> Outcome:
         """Measure round after round, and keep what is finished whatever happens."""
@@ -207,26 +148,30 @@ class _Run:
         self._scratch = owned.enter_context(PageableBuffer(device, SCRATCH_BYTES))
         self._engines = Engines(device, self._plan.staging, owned)
         gate = gate_for(self._stream, owned)
-        self._timer = owned.enter_context(BatchTimer(device, gate, self._sample_link))
+        self._ticks = Ticks(device, self._stream)
+        self._timer = owned.enter_context(BatchTimer(device, gate, self._while_running))
         self._second_stream = owned.enter_context(device.stream())
-        self._pair_timer = owned.enter_context(PairTimer(device, gate, self._sample_link))
+        self._pair_timer = owned.enter_context(PairTimer(device, gate, self._while_running))
+
+    def _while_running(self) -> None:
+        self._sample_link()
+        self._slowdowns.look()
 
     def _take_rounds(self) -> str | None:
         """Take the trials; returns why they ended early, if they did."""
-        budget = Budget(self._plan.time_budget_s)
         random = np.random.default_rng(self._plan.seed)
-        for number, draws in interleave(self._draws, self._plan.trials, random):
-            if number > 0 and budget.over():
-                return f"time budget of {self._plan.time_budget_s:g} s"
-            self._observer.progress(self._done, self._total, draws.case.label)
+        rounds = Rounds(self._draws, self._effort, random, enough=lambda draws: draws.enough)
+        for draws in rounds:
+            self._observer.progress(self._done, self._total + rounds.added, draws.case.label)
             if draws.state is State.OK:
                 self._take_trial(draws)
             self._done += 1
             self._keep(lambda: self._outcome(UNFINISHED))
-        self._observer.progress(self._done, self._total, "")
-        return None
+        self.added = rounds.added
+        self._observer.progress(self._done, self._total + rounds.added, "")
+        return f"time budget of {self._effort.budget_s:g} s" if rounds.cut else None
 
-    def _take_trial(self, draws: _Draws) -> None:
+    def _take_trial(self, draws: CaseDraws) -> None:
         case = draws.case
         placement = self._places.placement
         try:
@@ -243,6 +188,7 @@ class _Run:
         except CudabwError as error:
             draws.fail(error)
             require_alive(self._device, error)
+            draws.doubt()
 
     def _transfer(self, case: BandwidthCase, owned: ExitStack) -> Transfer | BothWays:
         if case.direction == BOTH:
@@ -254,22 +200,44 @@ class _Run:
             self._device, self._stream, self._pattern, self._scratch, case.kind, case.size_bytes, owned, prepare
         )
 
-    def _take_batches(self, draws: _Draws, transfer: Transfer | BothWays) -> tuple[Trial, ...]:
+    def _take_batches(self, draws: CaseDraws, transfer: Transfer | BothWays) -> tuple[Trial, ...]:
         """A trial of each of the case's results."""
         if draws.times is None:
             draws.times = self._calibrate(transfer.work)
-        samples = []
-        # The batch before the first warms up: it is changed, timed and verified like the others, and left out.
-        for batch in range(BATCHES_PER_TRIAL + 1):
-            self._observer.check_interrupt()
-            transfer.change(stamp_of(batch))
-            draws.timing = self._time(transfer.work, draws.times)
-            transfer.verify(stamp_of(batch))
-            samples.append(_positive(draws.timing, draws.times))
+        take = partial(self._take_batch, draws, transfer)
+        numbers = count()
+        take(next(numbers))  # warms up: it is changed, timed and verified like the others, and left out
+        kept: list[tuple[float, ...]] = []
+        repeated: list[tuple[float, ...]] = []
+        throttled = 0
+        while len(kept) < BATCHES_PER_TRIAL:
+            sample, slowed_by = self._slowdowns.over(partial(take, next(numbers)))
+            draws.slowed_by.update(dict.fromkeys(slowed_by))
+            again = bool(slowed_by) and len(repeated) < MOST_REPEATS
+            throttled += bool(slowed_by) and not again
+            (repeated if again else kept).append(sample)
         found = self._places.found(transfer.host_buffers)
         return tuple(
-            Trial(draws.times, taken, transfer.allocation_s, **found) for taken in zip(*samples[1:], strict=True)
+            Trial(
+                draws.times,
+                samples,
+                transfer.allocation_s,
+                tuple(sample[at] for sample in repeated),
+                throttled,
+                **found,
+            )
+            for at, samples in enumerate(zip(*kept, strict=True))
         )
+
+    def _take_batch(self, draws: CaseDraws, transfer: Transfer | BothWays, number: int) -> tuple[float, ...]:
+        """Seconds of one copy, for each of the case's results."""
+        assert draws.times is not None  # noqa: S101 - calibrated before; for the type checker
+        self._observer.check_interrupt()
+        transfer.change(stamp_of(number))
+        draws.timing = self._time(transfer.work, draws.times)
+        transfer.verify(stamp_of(number))
+        draws.tick_s = self._ticks.of(draws.timing.clock)
+        return _positive(draws.timing, draws.times)
 
     def _time(self, work: Work | Pair, times: int) -> Timing:
         return self._pair_timer.time(work, times) if isinstance(work, Pair) else self._timer.time(work, times)
@@ -281,10 +249,12 @@ class _Run:
         alone = work.first if isinstance(work, Pair) else work
         for _ in range(2):
             timing = self._timer.time(alone, 1)
+        least_s = LEAST_TICKS * self._ticks.of(timing.clock)
         if isinstance(work, Pair):
             # Longer, so that the moments in which only one of the two runs weigh little.
-            return max(FEWEST_TIMES, choose_times(timing.seconds, UNGATED_BATCH_SECONDS))
-        return choose_times(timing.seconds, BATCH_SECONDS if timing.gated else UNGATED_BATCH_SECONDS)
+            return max(FEWEST_TIMES, choose_times(timing.seconds, max(least_s, UNGATED_BATCH_SECONDS)))
+        batch_s = BATCH_SECONDS if timing.gated else UNGATED_BATCH_SECONDS
+        return choose_times(timing.seconds, max(least_s, batch_s))
 
 
 def _positive(timing: Timing, times: int) -> tuple[float, ...]:
@@ -295,10 +265,3 @@ def _positive(timing: Timing, times: int) -> tuple[float, ...]:
         f"{times} copies took no time by the {timing.clock} clock, so there is no rate",
         hint="Choose a larger --size.",
     )
-
-
-def with_link(case: CaseResult, link: Link) -> CaseResult:
-    """The case with its share of what the link can carry, where both are known and it used the link one way."""
-    if case.direction in (LOCAL, TOTAL) or case.rate_bytes_per_s is None or not link.ceiling_bytes_per_s:
-        return case
-    return replace(case, link_fraction=case.rate_bytes_per_s.median / link.ceiling_bytes_per_s)

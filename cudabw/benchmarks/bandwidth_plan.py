@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cudabw.copying import driver_copy, kernel_copy, staged_copy
+from cudabw.measuring.effort import Effort, Level, effort_of
 from cudabw.units import format_size
 
 if TYPE_CHECKING:
@@ -40,7 +41,16 @@ CELLS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
 _USUAL_ENGINES: Final = {"mapped": KERNEL}
 
 DEFAULT_SIZE: Final = 64 << 20
-DEFAULT_TRIALS: Final = 5
+
+PRECISION: Final = 0.005
+EFFORTS: Final[Mapping[Level, Effort]] = {
+    Level.QUICK: Effort(least=3, most=3, precision=PRECISION, budget_s=None, sure=3),
+    # Five trials of the usual six cases take 7.5 s on an H200; with the rest of the command it stays below 10.
+    Level.DEFAULT: Effort(least=5, most=100, precision=PRECISION, budget_s=8.0, sure=5),
+    Level.RIGOROUS: Effort(least=12, most=500, precision=0.001, budget_s=120.0, sure=12),
+}
+"""What each level means. Three trials are the fewest whose interval says anything; from twelve on, also drift and two
+groups are told."""
 
 AUTO: Final = "auto"
 ALL: Final = "all"
@@ -116,8 +126,9 @@ class BandwidthPlan:
         kinds: Kinds of host memory; device memory comes beside them where the directions ask for it.
         directions: Of ``ALL_DIRECTIONS``.
         sizes: Bytes of one copy.
-        trials: Independent draws of each case.
-        time_budget_s: Seconds after which no further trial begins; each case gets at least one.
+        trials: Take exactly as many independent draws of each case; None for as many as the level says.
+        time_budget_s: Seconds after which no further trial begins, though each case gets at least one; None for the
+            level's, which never prevents the level's least trials.
         named: The kinds and engines that were asked for by name, so that one that cannot be had is the run's failure.
         sizes_named: Whether the sizes were, so that one that nothing could be measured at is.
         seed: Seeds the bytes and the order of the cases.
@@ -126,12 +137,14 @@ class BandwidthPlan:
         nodes: The NUMA nodes that host memory and thread are put on, as of :class:`BandwidthCase`.
         nodes_named: Whether they were asked for by name, so that one that nothing could be measured on is the run's
             failure.
+        level: How much is done for each figure.
+        precision: How far intervals may reach from their medians, as a share; None for the level's.
     """
 
     kinds: Sequence[str] = DEFAULT_KINDS
     directions: Sequence[str] = DIRECTIONS
     sizes: Sequence[int] = (DEFAULT_SIZE,)
-    trials: int = DEFAULT_TRIALS
+    trials: int | None = None
     time_budget_s: float | None = None
     named: frozenset[str] = frozenset()
     sizes_named: bool = False
@@ -140,6 +153,13 @@ class BandwidthPlan:
     staging: Staging = Staging()
     nodes: Sequence[int | str | None] = (None,)
     nodes_named: bool = False
+    level: Level = Level.DEFAULT
+    precision: float | None = None
+
+    @property
+    def effort(self) -> Effort:
+        """When a case has enough trials."""
+        return effort_of(EFFORTS, self.level, trials=self.trials, precision=self.precision, budget_s=self.time_budget_s)
 
     def cases(self) -> tuple[BandwidthCase, ...]:
         """Every case, in the order of the table; what does not go together is no case."""

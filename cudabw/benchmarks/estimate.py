@@ -56,17 +56,18 @@ def estimate_run(suite: str, plans: Sequence[Plan], *, backend: str, device: int
 
 def _section(plan: Plan) -> PlannedSection:
     cases: tuple[PlannedCase | PlannedLaunch, ...]
+    effort = plan.effort
     if isinstance(plan, LaunchPlan):
-        cases = tuple(_launch(case, plan.trials) for case in plan.cases())
+        cases = tuple(_launch(case, effort.least) for case in plan.cases())
         round_s = LAUNCH_TRIAL_SECONDS * len(plan.sets)
     else:
-        cases = tuple(_case(case, plan.trials) for case in plan.cases())
+        cases = tuple(_case(case, effort.least) for case in plan.cases())
         round_s = sum(_trial_seconds(case) for case in plan.cases())
-    seconds = round_s * plan.trials
-    if plan.time_budget_s is not None:
-        # Every case gets one trial, however long that takes.
-        seconds = min(seconds, max(plan.time_budget_s, round_s))
-    return PlannedSection(cases, plan.time_budget_s, seconds)
+    seconds = round_s * effort.most
+    if effort.budget_s is not None:
+        # Some trials are taken however long that takes; beyond them, a case that does not converge uses all the time.
+        seconds = min(seconds, max(effort.budget_s, round_s * effort.sure))
+    return PlannedSection(cases, plan.time_budget_s, seconds, None if effort.fixed else effort.precision)
 
 
 def _launch(case: PlannedMode, trials: int) -> PlannedLaunch:

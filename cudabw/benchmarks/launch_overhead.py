@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,10 +23,12 @@ from cudabw.benchmarks.outcome import (
 )
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.bursts import FEWEST, Burst, BurstTimer, choose_burst
+from cudabw.measuring.effort import Effort, Level, effort_of
 from cudabw.measuring.pairing import mirrored
 from cudabw.measuring.queue_depth import detect_queue_depth, most_in_a_burst
 from cudabw.measuring.quiet import collector_off, describe_collector, disturbances
-from cudabw.measuring.sampling import Budget, interleave
+from cudabw.measuring.sampling import Rounds
+from cudabw.measuring.slowdown import SlowdownWatch, no_slowdowns
 from cudabw.measuring.timing import MOST_QUEUED, BatchTimer, gate_for
 from cudabw.results.launch import NO_ARGUMENTS, Mode
 from cudabw.results.launch_sets import LaunchOverhead, QueueDepth, SetTrial
@@ -33,10 +36,11 @@ from cudabw.results.model import State
 from cudabw.runtime.resources import resources
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import ExitStack
 
     from cudabw.benchmarks.outcome import Ending, Keep
+    from cudabw.measuring.slowdown import Slowdowns
     from cudabw.results.launch import LaunchCase
     from cudabw.runtime.device import Device
     from cudabw.runtime.gate import Gate
@@ -44,9 +48,15 @@ if TYPE_CHECKING:
 DEFAULT_COUNTS = (0, 1, 4, 16)
 DEFAULT_TYPE = "buffer"
 DEFAULT_SETS = (ArgumentSet("mixed", 4), *argument_sets((DEFAULT_TYPE,), DEFAULT_COUNTS))
-# From eight on, the 99 % interval assumes nothing about how trials are distributed; with twelve, it also leaves out the
-# most extreme one on either side.
-DEFAULT_TRIALS = 12
+PRECISION = 0.01
+EFFORTS: Mapping[Level, Effort] = {
+    Level.QUICK: Effort(least=3, most=3, precision=PRECISION, budget_s=None, sure=3),
+    # From eight trials on, the 99 % interval assumes nothing about how they are distributed; with twelve, it also
+    # leaves out the most extreme one on either side.
+    Level.DEFAULT: Effort(least=12, most=100, precision=PRECISION, budget_s=5.0, sure=12),
+    Level.RIGOROUS: Effort(least=24, most=500, precision=0.005, budget_s=120.0, sure=24),
+}
+"""What each level means."""
 # Of all modes in shuffled order and back.
 ROUNDS = 3
 PREPARATIONS = 8
@@ -82,15 +92,26 @@ class LaunchPlan:
 
     Attributes:
         sets: The arguments; each set once.
-        trials: Independent draws of each set, each with a freshly loaded kernel and fresh buffers.
-        time_budget_s: Seconds after which no further trial begins; each set gets at least one.
+        trials: Take exactly as many independent draws of each set, each with a freshly loaded kernel and fresh
+            buffers; None for as many as the level says.
+        time_budget_s: Seconds after which no further trial begins, though each set gets at least one; None for the
+            level's, which never prevents the level's least trials.
         seed: Seeds the order of sets and modes.
+        level: How much is done for each figure.
+        precision: How far intervals may reach from their medians, as a share; None for the level's.
     """
 
     sets: Sequence[ArgumentSet] = DEFAULT_SETS
-    trials: int = DEFAULT_TRIALS
+    trials: int | None = None
     time_budget_s: float | None = None
     seed: int = 0
+    level: Level = Level.DEFAULT
+    precision: float | None = None
+
+    @property
+    def effort(self) -> Effort:
+        """When a set has enough trials."""
+        return effort_of(EFFORTS, self.level, trials=self.trials, precision=self.precision, budget_s=self.time_budget_s)
 
     def cases(self) -> tuple[PlannedMode, ...]:
         """Every case, in the order of the table."""
@@ -111,6 +132,7 @@ def run_launch_overhead(
     plans: Sequence[LaunchPlan],
     observer: Observer = Observer(),  # noqa: B008 - frozen
     *,
+    slowdowns: Slowdowns = no_slowdowns,
     keep: Keep = keep_nothing,
 ) -> Outcome:
     """Measure the launches of all plans.
@@ -119,6 +141,7 @@ def run_launch_overhead(
         device: The device.
         plans: What to measure, plan after plan.
         observer: Hears of progress and of what disturbs the times, and may stop the run between bursts.
+        slowdowns: Says what slows the GPU down; asked after each trial.
         keep: Called after each trial.
 
     Returns:
@@ -127,20 +150,22 @@ def run_launch_overhead(
     warnings = disturbances()
     for warning in warnings:
         observer.notify(warning)
-    total = sum(len(plan.sets) * plan.trials for plan in plans)
+    total = sum(len(plan.sets) * plan.effort.least for plan in plans)
     outcome = Outcome(warnings=warnings)
     for plan in plans:
         if outcome.ended_because is not None:
             outcome = outcome.extended(skipped_cases((plan,), outcome.ended_because))
             continue
-        run = _Run(device, plan, observer, keep_after(outcome, keep), done=outcome.trials_done, total=total)
+        kept = keep_after(outcome, keep)
+        run = _Run(device, plan, observer, slowdowns, kept, done=outcome.trials_done, total=total)
         outcome = outcome.merged(run.measure())
+        total += run.added
     return outcome
 
 
 def skipped_cases(plans: Sequence[LaunchPlan], because: str) -> list[LaunchCase]:
     """The results of plans that were never begun."""
-    draws = [SetDraws(arguments, plan.trials) for plan in plans for arguments in plan.sets]
+    draws = [SetDraws(arguments, plan.effort) for plan in plans for arguments in plan.sets]
     return [case for draw in draws for case in draw.cases(because)]
 
 
@@ -148,16 +173,26 @@ class _Run:
     """The measurement of one plan on one device."""
 
     def __init__(
-        self, device: Device, plan: LaunchPlan, observer: Observer, keep: Keep, *, done: int, total: int
+        self,
+        device: Device,
+        plan: LaunchPlan,
+        observer: Observer,
+        slowdowns: Slowdowns,
+        keep: Keep,
+        *,
+        done: int,
+        total: int,
     ) -> None:
         self._device = device
-        self._plan = plan
+        self._effort = plan.effort
         self._observer = observer
+        self._slowdowns = SlowdownWatch(slowdowns)
         self._keep = keep
         self._start = self._done = done
         self._total = total
         self._random = np.random.default_rng(plan.seed)
-        self._draws = [SetDraws(arguments, plan.trials) for arguments in plan.sets]
+        self._draws = [SetDraws(arguments, self._effort, device.driver.tick_s) for arguments in plan.sets]
+        self.added = 0
         self._found: LaunchOverhead | None = None
 
     def measure(self) -> Outcome:
@@ -209,36 +244,41 @@ class _Run:
 
     def _take_rounds(self) -> str | None:
         """Take the trials; returns why they ended early, if they did."""
-        budget = Budget(self._plan.time_budget_s)
-        for number, draws in interleave(self._draws, self._plan.trials, self._random):
-            if number > 0 and budget.over():
-                return f"time budget of {self._plan.time_budget_s:g} s"
-            self._observer.progress(self._done, self._total, draws.arguments.label)
+        rounds = Rounds(self._draws, self._effort, self._random, enough=lambda draws: draws.enough)
+        for draws in rounds:
+            self._observer.progress(self._done, self._total + rounds.added, draws.arguments.label)
             if draws.state is State.OK:
                 self._take_trial(draws)
             self._done += 1
             self._keep(lambda: self._outcome(UNFINISHED))
-        self._observer.progress(self._done, self._total, "")
-        return None
+        self.added = rounds.added
+        self._observer.progress(self._done, self._total + rounds.added, "")
+        return f"time budget of {self._effort.budget_s:g} s" if rounds.cut else None
 
     def _take_trial(self, draws: SetDraws) -> None:
         try:
-            with resources() as owned, collector_off():
-                launches = NullLaunches(self._device, self._stream, draws.arguments, owned)
-                bursts, stages = self._take_bursts(launches)
-                trial = SetTrial(
-                    module_load_s=launches.module_load_s,
-                    first_launch_s=launches.first_launch_s,
-                    prepare_s=tuple(self._time_preparing(launches) for _ in range(PREPARATIONS)),
-                    device_s=tuple(self._time_device(draws, launches) for _ in range(DEVICE_BATCHES)),
-                    **{name: tuple(samples) for name, samples in stages.items()},
-                )
+            while True:
+                (bursts, trial), slowed_by = self._slowdowns.over(partial(self._draw, draws))
+                if not draws.repeats(slowed_by):
+                    break
             draws.add(bursts, trial, self._bursts.times)
         except Interrupted:
             raise
         except CudabwError as error:
             draws.state, draws.reason = failure_of(error)
             require_alive(self._device, error)
+
+    def _draw(self, draws: SetDraws) -> tuple[dict[Mode, list[Burst]], SetTrial]:
+        with resources() as owned, collector_off():
+            launches = NullLaunches(self._device, self._stream, draws.arguments, owned)
+            bursts, stages = self._take_bursts(launches)
+            return bursts, SetTrial(
+                module_load_s=launches.module_load_s,
+                first_launch_s=launches.first_launch_s,
+                prepare_s=tuple(self._time_preparing(launches) for _ in range(PREPARATIONS)),
+                device_s=tuple(self._time_device(draws, launches) for _ in range(DEVICE_BATCHES)),
+                **{name: tuple(samples) for name, samples in stages.items()},
+            )
 
     def _take_bursts(self, launches: NullLaunches) -> tuple[dict[Mode, list[Burst]], dict[str, list[float]]]:
         """Bursts of every mode and stage, in the same rounds."""

@@ -9,7 +9,9 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from cudabw import stats
+from cudabw.measuring.judging import Judgement, converged, judge
 from cudabw.measuring.pairing import difference_of, launches_to_repay, paired_difference, seconds_over, slope_of
+from cudabw.measuring.slowdown import MOST_REPEATS
 from cudabw.results.launch import BENCHMARK, Counts, Difference, LaunchCase, LaunchTrial, Mode
 from cudabw.results.launch_sets import ArgumentSetResult, SetTrial, Slope, StageSplit
 from cudabw.results.model import State
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from cudabw.benchmarks.launch_arguments import ArgumentSet
     from cudabw.measuring.bursts import Burst
+    from cudabw.measuring.effort import Effort
     from cudabw.results.launch import Seconds
 
 BASELINES: Final[Mapping[Mode, Mode]] = {
@@ -45,21 +48,29 @@ class SetDraws:
 
     Attributes:
         arguments: The set.
-        wanted: Trials asked for.
+        effort: How much is done for it.
+        tick_s: Of the host's clock.
         modes: The trials of each mode.
         trials: The rest of the same trials.
         state: What the failure of a trial means; ``ok`` before any.
         reason: Of it.
         device_gated: Whether a gate kept the time to queue out of the device's time.
+        slowed_by: What slowed the GPU down in trials that were repeated or kept.
+        repeated: Trials that were taken again for that.
+        throttled: Trials that were kept all the same.
     """
 
     arguments: ArgumentSet
-    wanted: int
+    effort: Effort
+    tick_s: float = 0.0
     modes: dict[Mode, list[LaunchTrial]] = field(init=False)
     trials: list[SetTrial] = field(default_factory=list)
     state: State = State.OK
     reason: str | None = None
     device_gated: bool | None = None
+    slowed_by: dict[str, None] = field(default_factory=dict)
+    repeated: int = 0
+    throttled: int = 0
 
     def __post_init__(self) -> None:
         self.modes = {mode: [] for mode in self.arguments.modes}
@@ -69,6 +80,26 @@ class SetDraws:
         for mode, trials in self.modes.items():
             trials.append(_trial(bursts[mode], launches_per_burst))
         self.trials.append(trial)
+
+    def repeats(self, slowed_by: Sequence[str]) -> bool:
+        """Whether a trial is to be taken again because the GPU was slowed down by this, and count it."""
+        if not slowed_by:
+            return False
+        self.slowed_by.update(dict.fromkeys(slowed_by))
+        again = self.repeated < MOST_REPEATS
+        self.repeated += again
+        self.throttled += not again
+        return again
+
+    @property
+    def enough(self) -> bool:
+        """Whether a further trial would not change what the set is worth: the call is precise in every mode."""
+        precision = self.effort.precision
+        if self.state is not State.OK or precision is None or not self.trials:
+            return True
+        return all(
+            self._void_because(mode) is not None or converged(self._submit_s(mode), precision) for mode in self.modes
+        )
 
     def cases(self, ended_because: str | None) -> list[LaunchCase]:
         """The result of each mode; without a trial, it failed for the reason that ended the run."""
@@ -89,7 +120,7 @@ class SetDraws:
             conversions_per_launch=counts.conversions / counts.launches if counts.launches else None,
             waits_per_launch=counts.waits / counts.launches if counts.launches else None,
             trials=tuple(self.modes[mode]),
-            **(self._figures(mode, ended_because) if state is State.OK else {}),
+            **(self._figures(mode, ended_because) if state.measured else {}),
         )
 
     def _state(self, mode: Mode, ended_because: str | None) -> tuple[State, str | None]:
@@ -97,13 +128,42 @@ class SetDraws:
             failed = self.state is not State.OK
             return (self.state, self.reason) if failed else (State.FAILED, ended_because or "not measured")
         void_because = self._void_because(mode)
-        return (State.OK, None) if void_because is None else (State.FAILED, void_because)
+        return self._worth(mode, ended_because) if void_because is None else (State.FAILED, void_because)
+
+    def _worth(self, mode: Mode, ended_because: str | None) -> Judgement:
+        trials = self.modes[mode]
+        return judge(
+            self._submit_s(mode),
+            [stats.median(trial.submit_s) for trial in trials],
+            tick_s=self._tick_s(mode),
+            precision=self.effort.precision,
+            ended_because=self._ended_because(ended_because),
+            throttled=self._throttled(),
+        )
+
+    def _submit_s(self, mode: Mode) -> Seconds:
+        return seconds_over([trial.submit_s for trial in self.modes[mode]], self._tick_s(mode))
+
+    def _tick_s(self, mode: Mode) -> float:
+        """What the clock can tell of one launch, of which it sees a burst."""
+        return self.tick_s / self.modes[mode][0].launches_per_burst
+
+    def _throttled(self) -> str | None:
+        if not self.throttled:
+            return None
+        said = f"the GPU was slowed down in {self.throttled} of {len(self.trials)} trials, also when repeated"
+        return f"{said} ({', '.join(self.slowed_by)})"
+
+    def _ended_because(self, run_ended: str | None) -> str:
+        if len(self.trials) >= self.effort.most:
+            return "1 trial" if self.effort.most == 1 else f"{len(self.trials)} trials"
+        return self.reason or run_ended or "time budget"
 
     def _figures(self, mode: Mode, ended_because: str | None) -> dict[str, Any]:
         trials = self.modes[mode]
         return {
-            "submit_s": seconds_over([trial.submit_s for trial in trials]),
-            "sustained_s": seconds_over([trial.sustained_s for trial in trials]),
+            "submit_s": self._submit_s(mode),
+            "sustained_s": seconds_over([trial.sustained_s for trial in trials], self._tick_s(mode)),
             "synchronised_s": seconds_over([trial.synchronised_s for trial in trials]),
             "difference": self.difference(mode),
             "notes": tuple(self._notes(trials, ended_because)),
@@ -131,8 +191,11 @@ class SetDraws:
         return difference_of(over, ours, baseline)
 
     def _notes(self, trials: Sequence[LaunchTrial], ended_because: str | None) -> Iterable[str]:
-        if len(trials) < self.wanted:
-            yield f"{len(trials)} of {self.wanted} trials: {self.reason or ended_because or 'time budget'}"
+        if len(trials) < self.effort.least:
+            yield f"{len(trials)} of {self.effort.least} trials: {self._ended_because(ended_because)}"
+        if self.repeated:
+            repeated = "1 trial was" if self.repeated == 1 else f"{self.repeated} trials were"
+            yield f"{repeated} repeated, because the GPU was slowed down ({', '.join(self.slowed_by)})"
         halves = [trial.second_half for trial in trials if trial.second_half is not None]
         if halves and (ratio := stats.median(halves)) > BACK_PRESSURE:
             yield f"back-pressure: the second half of a burst took {ratio:.1f} times as long to submit as the first"

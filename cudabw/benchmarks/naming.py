@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cudabw.results.model import State
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -26,7 +24,7 @@ def with_lost_named(plan: BandwidthPlan, cases: tuple[CaseResult, ...]) -> tuple
         return _name_lost(cases, lambda case: (case.kind == "device", case.numa_node))
     there = _measured(cases, _cell)
     return tuple(
-        case if case.state is State.OK or _cell(case) not in there else replace(case, named=False) for case in cases
+        case if case.state.measured or _cell(case) not in there else replace(case, named=False) for case in cases
     )
 
 
@@ -37,7 +35,7 @@ def _name_lost(cases: tuple[CaseResult, ...], value_of: Callable[[CaseResult], o
 
 
 def _measured(cases: Iterable[CaseResult], value_of: Callable[[CaseResult], object]) -> set[object]:
-    return {value_of(case) for case in cases if case.state is State.OK}
+    return {value_of(case) for case in cases if case.state.measured}
 
 
 def _cell(case: CaseResult) -> object:

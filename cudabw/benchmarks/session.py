@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from cudabw import __version__
 from cudabw.benchmarks.observer import Observer
@@ -15,6 +15,7 @@ from cudabw.driver.identity import identify
 from cudabw.driver.loader import Backend, load_driver
 from cudabw.driver.nvml import Nvml, in_nvml
 from cudabw.errors import CudabwError, Interrupted
+from cudabw.measuring.slowdown import no_slowdowns
 from cudabw.results.model import CaseResult, DeviceInfo, Link, RunError, RunResult
 from cudabw.runtime.device import Device, device_count
 from cudabw.runtime.resources import resources
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from cudabw.benchmarks.outcome import Keep, Outcome
     from cudabw.driver.calls import Driver
+    from cudabw.driver.nvml import NvmlDevice
+    from cudabw.measuring.slowdown import Slowdowns
     from cudabw.system.link import LinkReader
 
 
@@ -42,6 +45,7 @@ class Session:
         device: What to measure.
         observer: Someone to talk to.
         sample_link: Reads the link; to be called while traffic runs.
+        slowdowns: Says what slows the device down; to be asked while traffic runs.
         keep: To be called after each trial.
         device_node: The NUMA node that the device is at; None where that is not known.
     """
@@ -49,6 +53,7 @@ class Session:
     device: Device
     observer: Observer
     sample_link: Callable[[], None]
+    slowdowns: Slowdowns
     keep: Keep
     device_node: int | None = None
 
@@ -121,7 +126,9 @@ def _measure(
     def keep(so_far: Callable[[], Outcome]) -> None:
         observer.keep(lambda: measured(so_far()))
 
-    outcome = benchmark(Session(device, observer, sampler.sample, keep, described.numa_node))
+    outcome = benchmark(
+        Session(device, observer, sampler.sample, _slowdowns(device, reader.nvml), keep, described.numa_node)
+    )
     return _at_its_end(measured(outcome), sampler.best(), reader, observer), outcome.interrupted or outcome.error
 
 
@@ -160,6 +167,13 @@ def _open_nvml(driver: Driver, owned: ExitStack) -> Nvml | None:
 
 def _link_reader(device: Device, nvml: Nvml | None) -> LinkReader:
     return link_reader(device.identity, in_nvml(nvml, device.identity), emulated=device.driver.emulated)
+
+
+def _slowdowns(device: Device, nvml: NvmlDevice | None) -> Slowdowns:
+    """Who says what slows the device down."""
+    if device.driver.emulated:
+        return cast("Slowdowns", device.driver.api.throttled_by)
+    return no_slowdowns if nvml is None else nvml.throttled_by
 
 
 def _environment(driver: Driver, nvml: Nvml | None, ordinal: int) -> dict[str, object]:

@@ -15,7 +15,6 @@ from cudabw.benchmarks.bandwidth_plan import (
     ALL_DIRECTIONS,
     DEFAULT_KINDS,
     DEFAULT_SIZE,
-    DEFAULT_TRIALS,
     DIRECTIONS,
     ENGINES,
     KINDS,
@@ -25,23 +24,25 @@ from cudabw.benchmarks.bandwidth_plan import (
     Staging,
     require_sense,
 )
-from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS as DEFAULT_LAUNCH_TRIALS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.benchmarks.places import on_nodes
 from cudabw.config.limits import CASES
 from cudabw.config.values import (
     ALL,
     Reader,
+    read_choice,
     read_choices,
     read_choices_or_all,
     read_count,
     read_node,
     read_ordinals,
+    read_precision,
     read_seconds,
     read_size,
     read_sizes,
 )
 from cudabw.errors import ConfigurationError
+from cudabw.measuring.effort import Level
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
 from cudabw.results.limits import Bound, Limit
 
@@ -73,8 +74,7 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
         kinds=KINDS if kinds == ALL else kinds,
         directions=settings.get("directions", DIRECTIONS),
         sizes=settings.get("sizes", (DEFAULT_SIZE,)),
-        trials=settings.get("trials", DEFAULT_TRIALS),
-        time_budget_s=settings.get("time_budget"),
+        **_effort(settings),
         named=frozenset(named),
         engines=ENGINES if engines == ALL else engines,
         staging=Staging(settings.get("threads"), settings.get("slot")),
@@ -85,10 +85,25 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
 def _launch_plan(settings: Mapping[str, Any]) -> LaunchPlan:
     return LaunchPlan(
         sets=sets_for(settings.get("arg_types"), settings.get("args")),
-        trials=settings.get("trials", DEFAULT_LAUNCH_TRIALS),
-        time_budget_s=settings.get("time_budget"),
+        **_effort(settings),
     )
 
+
+def _effort(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "level": Level(settings.get("effort", Level.DEFAULT)),
+        "trials": settings.get("trials"),
+        "precision": settings.get("precision"),
+        "time_budget_s": settings.get("time_budget"),
+    }
+
+
+_EFFORT_KEYS: Final[Mapping[str, Reader]] = {
+    "trials": read_count,
+    "effort": partial(read_choice, tuple(Level)),
+    "precision": read_precision,
+    "time_budget": read_seconds,
+}
 
 SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
     "bandwidth": SectionKind(
@@ -97,8 +112,7 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
             "directions": partial(read_choices, ALL_DIRECTIONS),
             "engines": partial(read_choices_or_all, ENGINES),
             "sizes": read_sizes,
-            "trials": read_count,
-            "time_budget": read_seconds,
+            **_EFFORT_KEYS,
             "threads": read_count,
             "slot": read_size,
             "numa": read_node,
@@ -109,8 +123,7 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
         keys={
             "args": partial(read_ordinals, MOST_ARGS),
             "arg_types": partial(read_choices, ARG_TYPES),
-            "trials": read_count,
-            "time_budget": read_seconds,
+            **_EFFORT_KEYS,
         },
         plan=_launch_plan,
     ),

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cudabw.cli.parameters import COUNT, NODE, SECONDS, SIZE, SIZES, STDOUT, device_options, output_options
+from cudabw.cli.effort import EffortFlags, effort_options
+from cudabw.cli.parameters import COUNT, NODE, SIZE, SIZES, STDOUT, device_options, output_options
 from cudabw.errors import UsageError
+from cudabw.measuring.effort import Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +39,7 @@ Examples:
   cudabw bandwidth --pinned --size 512MiB
   cudabw bandwidth --all --size 4KiB:256MiB:x4 --direction h2d
   cudabw bandwidth --pageable --pinned --engine all --size 512MiB
+  cudabw bandwidth --pinned --precision 0.1% --time-budget 1min --strict
   cudabw bandwidth -o result.json
 """
 
@@ -70,14 +73,7 @@ Examples:
     help="Bytes of one copy: 64MiB, a list 1MiB,64MiB, or a range 4KiB:256MiB:x4 or 1MiB:8MiB:+1MiB; "
     "may be repeated.  [default: 64MiB]",
 )
-@click.option("--trials", type=COUNT, default=None, metavar="N", help="Independent draws of each case.  [default: 5]")
-@click.option(
-    "--time-budget",
-    type=SECONDS,
-    default=None,
-    metavar="TIME",
-    help="Begin no further trial after this time, such as 30s or 2min; every case gets at least one.",
-)
+@effort_options(trials="5 or more", precision="0.5%", time_budget="8s, beyond the first 5 trials of each case")
 @click.option("--threads", type=COUNT, default=None, metavar="N", help="Of the staged engine.  [default: found out]")
 @click.option(
     "--slot",
@@ -103,8 +99,7 @@ def command(
     directions: tuple[str, ...],
     engines: tuple[str, ...],
     sizes: tuple[tuple[int, ...], ...],
-    trials: int | None,
-    time_budget: float | None,
+    effort: EffortFlags,
     threads: int | None,
     slot: int | None,
     numa: int | str | None,
@@ -119,14 +114,14 @@ def command(
     """Measure how fast bytes move between host and device.
 
     Without a kind, pageable, pinned and mapped memory are measured. Each figure is the median over trials with
-    fresh allocations; what arrived is verified after every batch, and a wrong figure is never shown as a number.
+    fresh allocations, of which there are more until its 99 % interval is narrow enough or the time is used up. What
+    arrived is verified after every batch, and a wrong figure is never shown as a number.
     """
     from cudabw.benchmarks.api import run_plans
     from cudabw.benchmarks.bandwidth_plan import (
         ALL_DIRECTIONS,
         DEFAULT_KINDS,
         DEFAULT_SIZE,
-        DEFAULT_TRIALS,
         DIRECTIONS,
         ENGINES,
         BandwidthPlan,
@@ -144,12 +139,14 @@ def command(
         kinds=tuple(_KINDS) if all_kinds else named or DEFAULT_KINDS,
         directions=[way for way in ALL_DIRECTIONS if way in (directions or DIRECTIONS)],
         sizes=tuple(dict.fromkeys(chain.from_iterable(sizes))) or (DEFAULT_SIZE,),
-        trials=trials or DEFAULT_TRIALS,
-        time_budget_s=time_budget,
+        trials=effort.trials,
+        time_budget_s=effort.time_budget_s,
         named=frozenset((*named, *engines)) - {"all"},
         sizes_named=bool(sizes),
         engines=ENGINES if "all" in engines else tuple(dict.fromkeys(engines)),
         staging=Staging(threads, slot),
+        level=effort.level or Level.DEFAULT,
+        precision=effort.precision,
     )
     plan = on_nodes(plan, numa)
     _require_sense(plan)
@@ -159,6 +156,7 @@ def command(
         ),
         as_json=as_json,
         outputs=outputs,
+        strict=effort.strict,
         github=github,
         print_report=print_run_and_chart if chart else print_run,
     )

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cudabw.cli.parameters import ARGUMENT_COUNTS, ARGUMENT_TYPES, COUNT, SECONDS, device_options, output_options
+from cudabw.cli.effort import EffortFlags, effort_options
+from cudabw.cli.parameters import ARGUMENT_COUNTS, ARGUMENT_TYPES, device_options, output_options
+from cudabw.measuring.effort import Level
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,28 +44,14 @@ Examples:
     help="Of pointer, int32, uint32, float32, float64, numpy, buffer, struct and mixed (three buffers and an int32); "
     "may be repeated.  [default: buffer, and without --args mixed as well]",
 )
-@click.option(
-    "--trials",
-    type=COUNT,
-    default=None,
-    metavar="N",
-    help="Independent draws of each set of arguments.  [default: 12]",
-)
-@click.option(
-    "--time-budget",
-    type=SECONDS,
-    default=None,
-    metavar="TIME",
-    help="Begin no further trial after this time, such as 30s or 2min; every set of arguments gets at least one.",
-)
+@effort_options(trials="12 or more", precision="1%", time_budget="5s, beyond the first 12 trials of each case")
 @device_options
 @output_options
 def command(
     *,
     counts: tuple[tuple[int, ...], ...],
     arg_types: tuple[tuple[str, ...], ...],
-    trials: int | None,
-    time_budget: float | None,
+    effort: EffortFlags,
     device: int | None,
     backend: str | None,
     as_json: bool,
@@ -76,7 +64,7 @@ def command(
     every argument twice, in pairs, so that the difference which conversion makes is told from drift and noise.
     """
     from cudabw.benchmarks.api import run_plans
-    from cudabw.benchmarks.launch_overhead import DEFAULT_TRIALS, LaunchPlan, sets_for
+    from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
     from cudabw.cli.present import command_line, measure_and_present
 
     plan = LaunchPlan(
@@ -84,8 +72,10 @@ def command(
             tuple(dict.fromkeys(chain.from_iterable(arg_types))) or None,
             tuple(dict.fromkeys(chain.from_iterable(counts))) or None,
         ),
-        trials=trials or DEFAULT_TRIALS,
-        time_budget_s=time_budget,
+        trials=effort.trials,
+        time_budget_s=effort.time_budget_s,
+        level=effort.level or Level.DEFAULT,
+        precision=effort.precision,
     )
     return measure_and_present(
         lambda observer: run_plans(
@@ -93,5 +83,6 @@ def command(
         ),
         as_json=as_json,
         outputs=outputs,
+        strict=effort.strict,
         github=github,
     )

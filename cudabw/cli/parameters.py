@@ -108,6 +108,7 @@ SIZES = _Parsed("sizes", units.parse_sizes)
 COUNT = _Parsed("count", units.parse_count)
 REGRESSION = _Parsed("regression", _parse_regression)
 SECONDS = _Parsed("seconds", units.parse_seconds)
+PRECISION = _Parsed("percent", units.parse_percent)
 ORDINAL = _Parsed("number", units.parse_ordinal)
 NODE = _Parsed("node", units.parse_node)
 

@@ -39,6 +39,7 @@ def measure_and_present(
     as_json: bool,
     outputs: Sequence[Path],
     github: bool,
+    strict: bool = False,
     print_report: Callable[[RunResult, Console], None] = print_run,
 ) -> int:
     """Run a measurement, print its results on stdout, keep them in files, and print everything else on stderr.
@@ -48,6 +49,7 @@ def measure_and_present(
         as_json: Whether stdout gets the JSON document.
         outputs: Files that get the results as well; ``-`` among them is stdout.
         github: Whether GitHub Actions gets a summary and annotations as well.
+        strict: Whether a figure that is not simply ok makes the exit code 4.
         print_report: Prints the results for people.
 
     Returns:
@@ -72,15 +74,16 @@ def measure_and_present(
             result = tagged(measure(Observer(bar.follow, say, signals.check, keep)))
     unwritten = [*files.finish(result)]
     if summary is not None:
-        unwritten += report_to_github(summary, run_to_markdown(result), run_annotations(result))
+        unwritten += report_to_github(summary, run_to_markdown(result), run_annotations(result, strict=strict))
     for text in unwritten:
         show_error(text, "")
     if result.error is not None:
         show_error(result.error.message, result.error.hint)
-    if exit_code(result) != USAGE:
+    code = exit_code(result, strict=strict)
+    if code != USAGE:
         as_json = as_json or Path(STDOUT) in outputs
         write_result(to_json(result) + "\n" if as_json else rendered(partial(print_report, result)))
-    return first_of((exit_code(result), FAILED if unwritten else MEASURED))
+    return first_of((code, FAILED if unwritten else MEASURED))
 
 
 def command_line() -> tuple[str, ...]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from cudabw.cli.effort import EffortFlags, effort_options
 from cudabw.cli.main import notify
-from cudabw.cli.parameters import COUNT, ORDINAL, SECONDS, SIZES, output_options
+from cudabw.cli.parameters import ORDINAL, SIZES, output_options
 from cudabw.config.suite import BACKENDS
 from cudabw.errors import UsageError
 
@@ -61,8 +62,7 @@ def _complete_suite(context: click.Context, parameter: click.Parameter, incomple
     metavar="SIZE",
     help="Sizes, lists or ranges, instead of those of every section; may be repeated.",
 )
-@click.option("--trials", type=COUNT, default=None, metavar="N", help="Trials of each case, in every section.")
-@click.option("--time-budget", type=SECONDS, default=None, metavar="TIME", help="Time budget of every section.")
+@effort_options(trials="as each section says", precision="likewise", time_budget="likewise")
 @output_options
 def command(
     *,
@@ -71,8 +71,7 @@ def command(
     backend: str | None,
     device: int | None,
     sizes: tuple[tuple[int, ...], ...],
-    trials: int | None,
-    time_budget: float | None,
+    effort: EffortFlags,
     as_json: bool,
     outputs: tuple[Path, ...],
     github: bool,
@@ -95,8 +94,10 @@ def command(
 
     settings = {
         "sizes": tuple(dict.fromkeys(chain.from_iterable(sizes))) or None,
-        "trials": trials,
-        "time_budget": time_budget,
+        "effort": effort.level,
+        "trials": effort.trials,
+        "precision": effort.precision,
+        "time_budget": effort.time_budget_s,
     }
     wanted = override(load_suite(suite, VOCABULARY), VOCABULARY, backend=backend, device=device, settings=settings)
     plans = plans_of(wanted)
@@ -104,7 +105,7 @@ def command(
     _warn_of_unmatched(limits, plans)
     if dry_run:
         return _show(suite, wanted, plans, as_json=as_json)
-    return _measure(wanted, plans, limits, as_json=as_json, outputs=outputs, github=github)
+    return _measure(wanted, plans, limits, as_json=as_json, outputs=outputs, github=github, strict=effort.strict)
 
 
 def _warn_of_unmatched(limits: Sequence[Limit], plans: Sequence[Plan]) -> None:
@@ -124,6 +125,7 @@ def _measure(
     as_json: bool,
     outputs: Sequence[Path],
     github: bool,
+    strict: bool,
 ) -> int:
     from cudabw.benchmarks.api import run_plans
     from cudabw.cli.present import command_line, measure_and_present
@@ -139,7 +141,7 @@ def _measure(
             observer.notify(count_limits(result.limits))
         return result
 
-    return measure_and_present(measure, as_json=as_json, outputs=outputs, github=github)
+    return measure_and_present(measure, as_json=as_json, outputs=outputs, github=github, strict=strict)
 
 
 def _show(name: str, suite: Suite, plans: Sequence[Plan], *, as_json: bool) -> int:

@@ -17,6 +17,12 @@ VERSION: Final = 1
 
 BACKENDS: Final = ("auto", "cuda", "emulated")
 
+REPLACES: Final[Mapping[str, frozenset[str]]] = {
+    "effort": frozenset({"trials", "precision", "time_budget"}),
+    "trials": frozenset({"effort"}),
+}
+"""What a flag of ``cudabw run`` takes the place of in every section, besides the key of its own name."""
+
 Vocabulary = Mapping[str, Mapping[str, Reader]]
 """The kinds of sections there are, and for each the reader of each of its keys."""
 
@@ -109,15 +115,23 @@ def override(
         vocabulary: What its sections may say.
         backend: Which device to use.
         device: Number of the device.
-        settings: Values by key; each goes into every section that knows the key.
+        settings: Values by key; each goes into every section that knows the key, and takes the place of what
+            :data:`REPLACES` says.
     """
     given = {key: value for key, value in settings.items() if value is not None}
+    replaced = frozenset[str]().union(*(REPLACES.get(key, ()) for key in given))
     return replace(
         suite,
         backend=suite.backend if backend is None else backend,
         device=suite.device if device is None else device,
         sections=tuple(
-            replace(section, settings={**section.settings, **_known(given, vocabulary[section.kind])})
+            replace(
+                section,
+                settings={
+                    **{key: value for key, value in section.settings.items() if key not in replaced},
+                    **_known(given, vocabulary[section.kind]),
+                },
+            )
             for section in suite.sections
         ),
     )
@@ -149,7 +163,11 @@ def _require_version(document: Mapping[str, Any], source: str) -> None:
 
 def _read_section(kind: str, number: int, table: Mapping[str, Any], source: str, keys: Mapping[str, Reader]) -> Section:
     section = Section(kind, number, {})
-    return replace(section, settings=_read_table(table, keys, f"{source}: {section.title}", f"[[{kind}]]"))
+    where = f"{source}: {section.title}"
+    settings = _read_table(table, keys, where, f"[[{kind}]]")
+    if settings.keys() >= {"effort", "trials"}:
+        raise ConfigurationError(f"{where}: effort and trials contradict each other", hint="Leave one of them out.")
+    return replace(section, settings=settings)
 
 
 def _read_limits(given: Mapping[str, Any], source: str) -> tuple[Section, ...]:

@@ -48,6 +48,12 @@ def read_seconds(value: object) -> float:
     return units.parse_seconds(text)
 
 
+def read_precision(value: object) -> float:
+    """Read a share in percent: a number, or a text such as ``"0.5%"``, by :func:`cudabw.units.parse_percent`."""
+    text = value if isinstance(value, str) else _number_text(value, 'percent such as "0.5%"', int, float)
+    return units.parse_percent(text)
+
+
 def read_size(value: object) -> int:
     """Read one byte count or size, as :func:`cudabw.units.parse_size` reads it."""
     return units.parse_size(_size_text(value))

@@ -161,6 +161,11 @@ class Driver:
         call.__dict__["config"] = config  # an address keeps nothing alive
         return call
 
+    @property
+    def tick_s(self) -> float:
+        """Seconds of one tick of the host clock; 0 for a model, which is exact."""
+        return float(self.api.tick_s) if self.emulated else time.get_clock_info("perf_counter").resolution
+
     def address_of(self, function: str) -> int:
         """Where a function begins that C code calls with whole numbers and addresses, at most four of them.
 

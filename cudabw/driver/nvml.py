@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cudabw.driver.library import require_bindings
 from cudabw.driver.nvml_state import (
     COMPUTE_MODES,
+    THROTTLING_REASONS,
     VIRTUALIZATION_MODES,
     NvmlClocks,
     NvmlErrors,
@@ -98,6 +99,14 @@ class NvmlDevice:
     def uuid(self) -> str | None:
         """Give the UUID in NVML's form, ``GPU-...`` or ``MIG-...``. Never raises."""
         return _text(_ask(self._bindings, "device_get_uuid", self._handle))
+
+    def throttled_by(self) -> tuple[str, ...]:
+        """What slows the device down now, to protect itself, in NVML's words; none where it does not say. Never raises.
+
+        Alone, because it is asked with every batch.
+        """
+        mask = _whole(self._ask("device_get_current_clocks_event_reasons"))
+        return tuple(reason for reason in event_reasons(mask or 0) if reason in THROTTLING_REASONS)
 
     def pci(self) -> str | None:
         """Give the PCI address as NVML writes it, with eight digits of domain. Never raises."""

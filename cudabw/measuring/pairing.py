@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from cudabw import stats
+from cudabw.measuring.agreement import count_outliers
+from cudabw.measuring.sampling import CONFIDENCE
 from cudabw.results.launch import Difference, Mode, Seconds, Verdict
 from cudabw.results.launch_sets import Slope
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 Member = TypeVar("Member")
-
-CONFIDENCE = 0.99
 
 
 def mirrored(members: Sequence[Member], rounds: int, random: np.random.Generator) -> Iterator[Member]:
@@ -74,11 +74,25 @@ def slope_of(arg_type: str, differences: Mapping[int, Sequence[float]]) -> Slope
     return Slope(arg_type, tuple(counts), median, *_ends(interval), verdict_of(interval), slopes)
 
 
-def seconds_over(trials: Sequence[Sequence[float]]) -> Seconds:
-    """A time over trials: the median of the trials' medians, its 99 % interval, and the extremes of all samples."""
-    median, interval = _median_and_interval([stats.median(samples) for samples in trials])
+def seconds_over(trials: Sequence[Sequence[float]], tick_s: float = 0.0) -> Seconds:
+    """A time over trials: the median of the trials' medians, its 99 % interval, and how all samples lie.
+
+    Args:
+        trials: The samples of each.
+        tick_s: What the clock can tell of a sample; the interval is never narrower.
+    """
+    median, interval = _median_and_interval([stats.median(samples) for samples in trials], tick_s)
     samples = [sample for trial in trials for sample in trial]
-    return Seconds(median, *_ends(interval), min(samples), max(samples))
+    return Seconds(
+        median,
+        *_ends(interval),
+        min(samples),
+        max(samples),
+        p5=stats.quantile(samples, 0.05),
+        p95=stats.quantile(samples, 0.95),
+        n=len(samples),
+        outliers=count_outliers(trials, tick_s),
+    )
 
 
 def launches_to_repay(cost_s: float, difference: Difference) -> int | None:
@@ -88,8 +102,8 @@ def launches_to_repay(cost_s: float, difference: Difference) -> int | None:
     return math.ceil(cost_s / difference.median)
 
 
-def _median_and_interval(draws: Sequence[float]) -> tuple[float, stats.Interval | None]:
-    return stats.median(draws), stats.median_interval(draws, CONFIDENCE)
+def _median_and_interval(draws: Sequence[float], tick_s: float = 0.0) -> tuple[float, stats.Interval | None]:
+    return stats.median(draws), stats.median_interval(draws, CONFIDENCE, floor=tick_s)
 
 
 def _ends(interval: stats.Interval | None) -> tuple[float | None, float | None]:

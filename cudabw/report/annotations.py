@@ -24,9 +24,14 @@ MOST: Final = 10
 _TITLES: Final = {LimitState.FAIL: "Limit not met", LimitState.CANNOT_TELL: "Limit cannot be told"}
 
 
-def run_annotations(result: RunResult) -> list[str]:
-    """An error for whatever makes the exit code of a run other than 0, the gravest first."""
-    return _at_most(list(_errors_of(result)))
+def run_annotations(result: RunResult, *, strict: bool = False) -> list[str]:
+    """An error for whatever makes the exit code of a run other than 0, the gravest first.
+
+    Args:
+        result: The run.
+        strict: Whether figures that are shown, but are not simply ok, do.
+    """
+    return _at_most(list(_errors_of(result, strict=strict)))
 
 
 def slower_annotations(slower: Sequence[Change]) -> list[str]:
@@ -36,13 +41,14 @@ def slower_annotations(slower: Sequence[Change]) -> list[str]:
     )
 
 
-def _errors_of(result: RunResult) -> Iterable[str]:
+def _errors_of(result: RunResult, *, strict: bool) -> Iterable[str]:
     if result.error is not None:
         yield _error("The run ended early", f"{result.error.message}. {result.error.hint}".rstrip(". ") + ".")
     # What failed comes before what was merely not to be had.
-    failed = (case for case in result.cases if case.state in (State.FAILED, State.WRONG_DATA))
+    failed = (case for case in result.cases if case.state.failure)
     absent = (case for case in result.cases if case.named and case.state in (State.REFUSED, State.UNSUPPORTED))
-    for case in (*failed, *absent):
+    shaky = (case for case in result.cases if strict and case.state.measured and case.state is not State.OK)
+    for case in (*failed, *absent, *shaky):
         yield _error(f"{label_of(case)}: {case.state.replace('_', ' ')}", str(case.reason))
     for state, title in _TITLES.items():
         for found in result.limits:

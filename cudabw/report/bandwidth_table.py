@@ -9,7 +9,7 @@ from rich.text import Text
 from cudabw.report.console import new_table, print_whole, symbols_for
 from cudabw.report.link_words import link_carries, without_pcie
 from cudabw.report.node_words import has_nodes, node_cell, nodes_explained
-from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
+from cudabw.report.notes import count_outliers, format_trials, note_cell, number_notes, state_cell, write_notes
 from cudabw.units import format_percent, format_rate, format_size
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cudabw.report.console import Symbols
+    from cudabw.report.notes import Numbers
     from cudabw.results.model import CaseResult, DeviceInfo, RunResult
 
 _SECTIONS = (
@@ -51,9 +52,7 @@ def print_bandwidth(result: RunResult, console: Console) -> None:
         console.print(line, soft_wrap=not console.is_terminal)
 
 
-def _table(
-    cases: Sequence[CaseResult], headings: Mapping[str, str], numbers: Mapping[str, int], symbols: Symbols
-) -> Table:
+def _table(cases: Sequence[CaseResult], headings: Mapping[str, str], numbers: Numbers, symbols: Symbols) -> Table:
     directions = [way for way in headings if any(case.direction == way for case in cases)]
     # Three figures leave no room for shares of a link, nor for units behind them.
     crowded = len(headings) > _MOST_ROOMY
@@ -167,13 +166,17 @@ def _clocks(cases: Iterable[CaseResult], symbols: Symbols) -> str:
 def _footer(result: RunResult, symbols: Symbols) -> Iterable[Text]:
     if any(case.rate_bytes_per_s for case in result.bandwidth_cases):
         yield Text(symbols.fold(_explanation(result)), style="dim")
+    outliers = count_outliers((case.rate_bytes_per_s for case in result.bandwidth_cases), "batches")
+    if outliers is not None:
+        yield Text(symbols.fold(outliers), style="dim")
     yield from write_notes(result.bandwidth_cases, number_notes(result.bandwidth_cases), symbols)
 
 
 def _explanation(result: RunResult) -> str:
-    trials = max(len(case.trials) for case in result.bandwidth_cases if case.rate_bytes_per_s)
-    words = [f"Median of {trials} trials" if trials > 1 else "One trial"]
-    if trials > 1:
+    measured = [case for case in result.bandwidth_cases if case.rate_bytes_per_s]
+    several = any(len(case.trials) > 1 for case in measured)
+    words = [f"Median of {format_trials(measured)}" if several else "One trial"]
+    if several:
         words.append("± is its 99 % interval")
     link = result.device.link if result.device else None
     if link and (instead := without_pcie(link)) is not None:

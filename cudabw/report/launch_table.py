@@ -18,12 +18,13 @@ from cudabw.results.launch import Mode, Verdict
 from cudabw.units import format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console
     from rich.table import Table
 
     from cudabw.report.console import Symbols
+    from cudabw.report.notes import Numbers
     from cudabw.results.launch import Difference, LaunchCase, Seconds
     from cudabw.results.launch_sets import ArgumentSetResult
     from cudabw.results.model import RunResult
@@ -64,7 +65,7 @@ def _above(result: RunResult) -> Iterable[str]:
         yield from map(slope_line, result.launch_overhead.slopes)
 
 
-def _tables(result: RunResult, numbers: Mapping[str, int], symbols: Symbols) -> Iterable[tuple[str, Table]]:
+def _tables(result: RunResult, numbers: Numbers, symbols: Symbols) -> Iterable[tuple[str, Table]]:
     by_set = [list(cases) for _, cases in groupby(result.launch_cases, key=lambda case: (case.arg_type, case.args))]
     yield (
         "One launch in µs: the call (submit), in bursts until done (sustained), with waiting for it (+ wait)",
@@ -79,7 +80,7 @@ def _tables(result: RunResult, numbers: Mapping[str, int], symbols: Symbols) -> 
         yield "Whatever the mode, µs", _set_table(sets, result.launch_cases, symbols)
 
 
-def _mode_table(by_set: Sequence[Sequence[LaunchCase]], numbers: Mapping[str, int], symbols: Symbols) -> Table:
+def _mode_table(by_set: Sequence[Sequence[LaunchCase]], numbers: Numbers, symbols: Symbols) -> Table:
     figures = ("Submit", symbols.plus_minus, "Sustained", "+ wait", "Conv.", "Waits")
     table = _table(("Arguments", "Mode"), (*figures, "Note") if numbers else figures, symbols)
     for cases in by_set:

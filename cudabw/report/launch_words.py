@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudabw.report.notes import count_outliers, format_trials
 from cudabw.results.facts import environment_facts
 from cudabw.results.launch import Difference, Mode, Verdict
 from cudabw.units import format_percent, format_seconds
@@ -76,10 +77,11 @@ def slope_line(slope: Slope) -> str:
 def explain(result: RunResult) -> Iterable[str]:
     """What the figures rest on."""
     found = result.launch_overhead
-    trials = max(len(case.trials) for case in result.launch_cases)
-    if found is None or not trials:
+    measured = [case for case in result.launch_cases if case.trials]
+    if found is None or not measured:
         return
-    rest = f"medians of {trials} trials, ± a 99 % interval" if trials > 1 else "one trial"
+    several = any(len(case.trials) > 1 for case in measured)
+    rest = f"medians of {format_trials(measured)}, ± a 99 % interval" if several else "one trial"
     yield f"{rest.capitalize()}; each with a freshly loaded null kernel, modes in pairs (ABBA)."
     yield (
         "bare: the driver's function alone; prepared: converted and packed once; packed: converted once, packed each "
@@ -93,6 +95,9 @@ def explain(result: RunResult) -> Iterable[str]:
     if any(not case.args for case in result.launch_cases):
         yield "0 (blind): blind to conversion, because there are no arguments to convert."
     yield from _warn(result)
+    outliers = count_outliers((case.submit_s for case in result.launch_cases), "bursts")
+    if outliers is not None:
+        yield outliers
     yield (
         f"Bursts of {found.launches_per_burst} launches, drained between; {_queue(found.queue)}. "
         f"Garbage collector {found.collector}."

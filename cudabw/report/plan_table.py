@@ -104,11 +104,18 @@ def _sizes(sizes: Sequence[int]) -> str:
 
 
 def _footer(plan: RunPlan) -> Iterable[Text]:
+    further = [
+        f"± {100 * section.precision:g} % in section {number}"
+        for number, section in enumerate(plan.sections, start=1)
+        if section.precision is not None
+    ]
     yield Text(
-        f"{_count(len(plan.cases), 'case')}, {_count(plan.trials, 'trial')}; "
+        f"{_count(len(plan.cases), 'case')}, {_count(plan.trials, 'trial')}{' or more' if further else ''}; "
         f"about {_about_bytes(plan.copied_bytes)} copied in about {_about_seconds(plan.seconds)}."
     )
     yield Text(f"Memory at most: {_memory(plan)}.")
+    if further:
+        yield Text(f"More trials, while there is time, until intervals are within {', '.join(further)}.")
     budgets = [
         f"{section.time_budget_s:g} s in section {number}"
         for number, section in enumerate(plan.sections, start=1)

@@ -57,6 +57,10 @@ class Seconds:
         high: Upper end of it.
         min: Smallest sample of all.
         max: Largest sample of all.
+        p5: The time that 5 % of the samples are below.
+        p95: The time that 5 % of the samples are above.
+        n: How many samples there are.
+        outliers: How many of them are far from the others of their trial; null where there are too few to tell.
     """
 
     median: float
@@ -64,6 +68,10 @@ class Seconds:
     high: float | None
     min: float
     max: float
+    p5: float | None = None
+    p95: float | None = None
+    n: int | None = None
+    outliers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +185,10 @@ class LaunchCase:
     trials: tuple[LaunchTrial, ...] = ()
 
     def __post_init__(self) -> None:
-        """Hold the contract of the states: figures if and only if ok, a reason if and only if not."""
-        if (self.state is State.OK) != (self.submit_s is not None):
-            raise ValueError(f"case {self.id}: a time belongs to state ok and to no other, not to {self.state}")
+        """Hold the contract of the states: figures if and only if measured, a reason if and only if not ok."""
+        if self.state.measured != (self.submit_s is not None):
+            raise ValueError(
+                f"case {self.id}: a time belongs to what was measured, and there to every state: {self.state}"
+            )
         if (self.state is State.OK) == (self.reason is not None):
             raise ValueError(f"case {self.id}: a reason belongs to every state but ok, not to {self.state}")

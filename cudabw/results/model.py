@@ -21,13 +21,31 @@ SCHEMA_VERSION = 1
 
 
 class State(StrEnum):
-    """What became of a case. Only ``OK`` carries a rate; every other state carries a reason."""
+    """What became of a case. Every state but ``OK`` carries a reason; the first four carry a figure."""
 
     OK = "ok"
+    UNCONVERGED = "unconverged"
+    """The interval is wider than the precision that was asked for."""
+    UNSTABLE = "unstable"
+    """The trials disagree: they drift, or fall into two groups."""
+    THROTTLED = "throttled"
+    """The GPU was slowed down, also when batches were repeated."""
+    SUSPECT = "suspect"
+    """The figure is above what the link can carry."""
     UNSUPPORTED = "unsupported"
     REFUSED = "refused"
     FAILED = "failed"
     WRONG_DATA = "wrong_data"
+
+    @property
+    def measured(self) -> bool:
+        """Whether a case in this state has a figure, which is shown."""
+        return self in (State.OK, State.UNCONVERGED, State.UNSTABLE, State.THROTTLED)
+
+    @property
+    def failure(self) -> bool:
+        """Whether a case in this state fails the run, whoever asked for it."""
+        return self in (State.FAILED, State.WRONG_DATA, State.SUSPECT)
 
 
 class Clock(StrEnum):
@@ -104,6 +122,10 @@ class Rate:
         high: Upper end of it.
         min: Slowest sample of all.
         max: Fastest sample of all.
+        p5: The rate that 5 % of the samples are slower than.
+        p95: The rate that 5 % of the samples are faster than.
+        n: How many samples there are.
+        outliers: How many of them are far from the others of their trial; null where there are too few to tell.
     """
 
     median: float
@@ -111,6 +133,10 @@ class Rate:
     high: float | None
     min: float
     max: float
+    p5: float | None = None
+    p95: float | None = None
+    n: int | None = None
+    outliers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +147,8 @@ class Trial:
         copies_per_batch: Copies timed as one interval.
         samples_s: Seconds per copy, one for each batch.
         allocation_s: Seconds that allocating (and pinning) the host memory took; never part of a sample.
+        repeated_s: Seconds per copy of batches that were taken again, because the GPU was slowed down; in no figure.
+        throttled: How many of ``samples_s`` were taken while it was, because repeating did not help.
         pages_on: Where the host memory was, as the system said after the last batch: numbers of pages by NUMA node,
             of a sample of pages; null where it does not say.
         thread_node: The NUMA node that the submitting thread ran on then.
@@ -129,6 +157,8 @@ class Trial:
     copies_per_batch: int
     samples_s: tuple[float, ...]
     allocation_s: float | None = None
+    repeated_s: tuple[float, ...] = ()
+    throttled: int = 0
     pages_on: Mapping[str, int] | None = None
     thread_node: int | None = None
 
@@ -150,6 +180,7 @@ class CaseResult:
         gated: Whether a gate kept the time to queue out of the samples.
         host_held: Whether submitting a batch was seen to hold the host while it ran.
         verified: Whether the destination held the source's bytes after every batch.
+        tick_s: Seconds of one tick of the clock, below which no two batches can be told apart; 0 for an exact clock.
         driver_says: What the driver itself answered about the host memory, for example ``page-locked, mapped``.
         notes: Facts a reader needs beside the figure, such as ``stopped at the time budget``.
         numa_node: The NUMA node that was asked for; null where none was. Where the memory then was, each trial says.
@@ -170,15 +201,18 @@ class CaseResult:
     verified: bool | None = None
     rate_bytes_per_s: Rate | None = None
     link_fraction: float | None = None
+    tick_s: float | None = None
     driver_says: str | None = None
     notes: tuple[str, ...] = ()
     trials: tuple[Trial, ...] = ()
     numa_node: int | None = None
 
     def __post_init__(self) -> None:
-        """Hold the contract of the states: a rate if and only if ok, a reason if and only if not."""
-        if (self.state is State.OK) != (self.rate_bytes_per_s is not None):
-            raise ValueError(f"case {self.id}: a rate belongs to state ok and to no other, not to {self.state}")
+        """Hold the contract of the states: a rate if and only if measured, a reason if and only if not ok."""
+        if self.state.measured != (self.rate_bytes_per_s is not None):
+            raise ValueError(
+                f"case {self.id}: a rate belongs to what was measured, and there to every state: {self.state}"
+            )
         if (self.state is State.OK) == (self.reason is not None):
             raise ValueError(f"case {self.id}: a reason belongs to every state but ok, not to {self.state}")
 

@@ -68,11 +68,14 @@ class PlannedSection:
     Attributes:
         time_budget_s: Seconds after which no further trial begins.
         seconds: Estimate of what it takes, which the time budget bounds.
+        precision: How far intervals may reach from their medians, until which there are further trials; null where the
+            number of trials is fixed.
     """
 
     cases: tuple[PlannedCase | PlannedLaunch, ...]
     time_budget_s: float | None
     seconds: float
+    precision: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class RunPlan:
 
     @property
     def trials(self) -> int:
-        """The trials of all cases."""
+        """The trials of all cases, without those that only precision asks for."""
         return sum(case.trials for case in self.cases)
 
     @property

@@ -9,12 +9,14 @@ import pytest
 
 from cudabw.driver.emulated import EmulatedDriver
 from cudabw.errors import CudabwError
+from cudabw.measuring.effort import Effort
 from cudabw.system.host_memory import HostMemory
 
 CLOCK = {"h2d": 50e9, "d2h": 25e9}
 SLOW_CLOCK = {"h2d": 1e6, "d2h": 1e6}  # a batch is then one copy
 MEASURE = ("bandwidth", "--backend", "emulated")
-QUICK = (*MEASURE, "--size", "4KiB", "--trials", "1")
+MEASURE_ONE = (*MEASURE, "--size", "4KiB")
+QUICK = (*MEASURE_ONE, "--trials", "1")
 KINDS = ["pageable", "pinned", "mapped", "write-combined", "registered", "managed"]
 GIB = 1 << 30
 
@@ -69,7 +71,9 @@ def test_every_kind_in_both_directions_gives_the_modelled_rate_on_either_clock(c
         assert case["gated"] is (case["kind"] != "pageable")
         assert case["host_held"] is (case["kind"] == "pageable")
         assert case["verified"] is True
-        assert case["rate_bytes_per_s"] == pytest.approx(dict.fromkeys(case["rate_bytes_per_s"], expected), rel=1e-6)
+        rate = dict(case["rate_bytes_per_s"])
+        assert (rate.pop("n"), rate.pop("outliers")) == (8, None)
+        assert rate == pytest.approx(dict.fromkeys(rate, expected), rel=1e-6)
         samples = [sample for trial in case["trials"] for sample in trial["samples_s"]]
         assert samples == pytest.approx([case["size_bytes"] / expected] * 2 * 4, rel=1e-6)
 
@@ -135,6 +139,13 @@ EFFECTS = {
         ["--trials", "3", "--time-budget", "1ms"],
         lambda done: done.json["cases"][0]["notes"] == ["1 of 3 trials: time budget of 0.001 s"],
     ),
+    "--quick": (["--quick"], lambda done: {count for *_, count in measured(done.json)} == {3}),
+    "--rigorous": (["--rigorous"], lambda done: {count for *_, count in measured(done.json)} == {12}),
+    "--precision": (
+        ["--precision", "0.1%"],
+        lambda done: values(done.json, "reason") == {"one trial has no interval (1 trial)"},
+    ),
+    "--strict": (["--precision", "0.1%", "--strict"], lambda done: done.code == 4),
     "--device": (["--device", "1"], lambda done: done.json["device"]["ordinal"] == 1),
     "--backend": (["--backend", "cuda"], lambda done: done.code == 5),
     "--tag": (["--tag", "a=b"], lambda done: done.json["tags"] == {"a": "b"}),
@@ -157,11 +168,12 @@ def test_the_effect_of_each_option_is_tested():
 def test_an_option_has_its_effect(emulate, document, option):
     emulate(clock=SLOW_CLOCK, devices=2)
     arguments, holds = EFFECTS[option]
-    assert option == "--json" or not holds(document(*QUICK)), "the effect must be the option's"
-    assert holds(document(*QUICK, *arguments))
+    base = MEASURE_ONE if option in ("--quick", "--rigorous") else QUICK
+    assert option == "--json" or not holds(document(*base)), "the effect must be the option's"
+    assert holds(document(*base, *arguments))
 
 
-def test_without_options_three_kinds_are_measured_both_ways_at_64_mib_five_times(monkeypatch, command):
+def test_without_options_three_kinds_are_measured_both_ways_at_64_mib_five_times_or_more(monkeypatch, command):
     asked = []
 
     def run_plans(_command, plans, *, backend, device, observer):  # noqa: ARG001 - the real one's
@@ -174,7 +186,7 @@ def test_without_options_three_kinds_are_measured_both_ways_at_64_mib_five_times
     cases = [(case.kind, case.engine, case.direction, case.size_bytes, case.named) for case in plan.cases()]
     engines = {"pageable": "driver", "pinned": "driver", "mapped": "kernel"}
     assert cases == [(kind, engines[kind], way, 64 << 20, False) for kind in engines for way in ("h2d", "d2h")]
-    assert (plan.trials, plan.time_budget_s, backend, device) == (5, None, "auto", 0)
+    assert (plan.effort, backend, device) == (Effort(5, 100, 0.005, budget_s=8.0, sure=5), "auto", 0)
 
 
 def test_sizes_and_directions_add_up_without_repeats_in_the_order_of_the_table(emulate, document):
@@ -250,7 +262,7 @@ def test_the_document_has_the_documented_shape(document):
     assert (case["id"], case["engine"]) == ("bandwidth/pinned/driver/h2d/4096", "driver")
     assert (case["reason"], case["link_fraction"], case["notes"]) == (None, None, [])
     assert case["driver_says"].startswith("page-locked")
-    assert list(case["rate_bytes_per_s"]) == ["median", "low", "high", "min", "max"]
+    assert list(case["rate_bytes_per_s"]) == ["median", "low", "high", "min", "max", "p5", "p95", "n", "outliers"]
     assert (case["rate_bytes_per_s"]["low"], case["rate_bytes_per_s"]["high"]) == (None, None)
     (trial,) = case["trials"]
     assert (type(trial["copies_per_batch"]), type(trial["allocation_s"])) == (int, float)

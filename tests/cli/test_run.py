@@ -271,7 +271,7 @@ def test_the_default_kinds_need_not_be_there(monkeypatch):
             (
                 "cudabw: error: broken.toml: [[bandwidth]] section 2: unknown key 'kind' (did you mean 'kinds'?)\n"
                 "cudabw: hint: The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, "
-                "time_budget, threads, slot, numa.\n"
+                "effort, precision, time_budget, threads, slot, numa.\n"
             ),
         ),
         (

@@ -16,6 +16,10 @@ from cudabw.config.suite import Section, Suite, override, parse_suite
 from cudabw.errors import ConfigurationError
 
 NOT_THERE = "cannot be read: No such file or directory"
+BANDWIDTH_KEYS = (
+    "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, effort, precision, time_budget, threads, "
+    "slot."
+)
 SECTION = "version = 1\n[[bandwidth]]\n"
 BANDWIDTH_KEYS = (
     "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, time_budget, threads, slot, numa."
@@ -344,3 +348,49 @@ def test_the_manual_states_every_key_and_its_example_is_good():
     keys = {"version", "backend", "device", *(key for keys in (*VOCABULARY.values(), KEYS) for key in keys)}
     assert [key for key in sorted(keys) if f"| `{key}` |" not in manual] == []
     assert tomllib.loads(text)["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings"),
+    [
+        ({"effort": "quick"}, {"sizes": (1,), "effort": "quick"}),
+        ({"effort": "rigorous", "precision": 0.5}, {"sizes": (1,), "effort": "rigorous", "precision": 0.5}),
+        ({"precision": 0.5}, {"sizes": (1,), "trials": 3, "precision": 0.5, "time_budget": 9.0}),
+    ],
+)
+def test_a_flag_takes_the_place_of_what_it_contradicts(flags, settings):
+    suite = parse(SECTION + "sizes = [1]\ntrials = 3\nprecision = 0.2\ntime_budget = 9")
+    (section,) = override(suite, VOCABULARY, settings=flags).sections
+    assert section.settings == settings
+
+
+def test_a_number_of_trials_takes_the_place_of_an_effort():
+    (section,) = override(parse(SECTION + "effort = 'rigorous'"), VOCABULARY, settings={"trials": 4}).sections
+    assert section.settings == {"trials": 4}
+
+
+def test_effort_and_trials_contradict_each_other():
+    assert refusal(SECTION + "trials = 3\neffort = 'quick'").message == (
+        "ci.toml: [[bandwidth]] section 1: effort and trials contradict each other"
+    )
+
+
+@pytest.mark.parametrize("value", ["0.5", '"0.5%"', '"0.5"'])
+def test_a_precision_is_in_percent(value):
+    (section,) = parse(SECTION + f"precision = {value}").sections
+    assert section.settings == {"precision": 0.005}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "precision = 0",
+            "precision: percentage '0' is out of range: write more than 0 and up to 100, for example 0.5%",
+        ),
+        ("precision = true", 'precision: needs percent such as "0.5%", not true'),
+        ("effort = 'fast'", "effort: 'fast' is not known: it is one of quick, default, rigorous"),
+    ],
+)
+def test_an_effort_that_cannot_be_meant_is_refused(line, said):
+    assert refusal(SECTION + line).message == f"ci.toml: [[bandwidth]] section 1: {said}"

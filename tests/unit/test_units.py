@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 
 import pytest
@@ -447,3 +448,22 @@ def test_shown_percents_keep_their_order(one, other):
 def test_what_is_not_finite_is_not_shown(show, value):
     with pytest.raises(ValueError, match=r"must be finite to be shown, not -?(nan|inf)"):
         show(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("0.5%", 0.005), ("0.5", 0.005), ("100", 1.0), ("12%", 0.12), ("0.001%", 1e-5)]
+)
+def test_percentages_are_shares(text, share):
+    assert units.parse_percent(text) == pytest.approx(share, rel=1e-15)
+
+
+@pytest.mark.parametrize("text", ["", "%", "-1", "+1", "0.5 %", "1e-3", ".5", "5.", "0,5", "nan", "half", "\u0665"])
+def test_what_is_no_percentage_is_refused_with_the_text(text):
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a percentage")):
+        units.parse_percent(text)
+
+
+@pytest.mark.parametrize("text", ["0", "0.0%", "100.1", "9" * 400])
+def test_percentages_out_of_range_are_refused(text):
+    with pytest.raises(ValueError, match="is out of range: write more than 0 and up to 100"):
+        units.parse_percent(text)

@@ -37,7 +37,13 @@ NO_WORK = Work()
 
 
 class Clock(Protocol):
-    """Time of the host threads and of the streams, in seconds."""
+    """Time of the host threads and of the streams, in seconds.
+
+    Attributes:
+        host_tick_s: One tick of the host threads' time; 0 where it is exact.
+    """
+
+    host_tick_s: float
 
     def now(self) -> float:
         """Time of the calling host thread."""
@@ -58,9 +64,14 @@ class Clock(Protocol):
             draw: Ordinals of the stream and of the operation in it; seeds the noise.
         """
 
+    def elapsed(self, start: float, end: float) -> float:
+        """The time between two events that the streams passed at these instants."""
+
 
 class HostClock:
     """The host's monotonic clock, for host threads and streams alike."""
+
+    host_tick_s = time.get_clock_info("perf_counter").resolution
 
     def now(self) -> float:
         """``time.perf_counter``."""
@@ -82,6 +93,10 @@ class HostClock:
         """The moment the worker is done."""
         return time.perf_counter()
 
+    def elapsed(self, start: float, end: float) -> float:
+        """Their difference."""
+        return end - start
+
 
 class ModelledClock:
     """Virtual time per host thread and per stream, from given rates.
@@ -96,12 +111,15 @@ class ModelledClock:
         launch_s: Host seconds that each launch of a kernel or graph takes besides.
         kernel_s: Stream seconds that each kernel takes, besides the bytes it moves.
         latency_s: Stream seconds that each copy takes, besides its bytes.
+        tick_s: Events are stamped with whole multiples of this; 0 for an exact clock.
         noise: Standard deviation of the logarithm of a factor on every stream duration.
         seed: Of the noise; the same seed, stream and operation give the same factor.
 
     Raises:
         ValueError: An unknown rate, or a number out of range.
     """
+
+    host_tick_s = 0.0
 
     def __init__(
         self,
@@ -111,6 +129,7 @@ class ModelledClock:
         launch_s: float = 0.0,
         kernel_s: float = 0.0,
         latency_s: float = 0.0,
+        tick_s: float = 0.0,
         noise: float = 0.0,
         seed: int = 0,
     ) -> None:
@@ -121,6 +140,7 @@ class ModelledClock:
             ("launch_s", launch_s),
             ("kernel_s", kernel_s),
             ("latency_s", latency_s),
+            ("tick_s", tick_s),
             ("noise", noise),
         ):
             if not (value >= 0 and math.isfinite(value)):
@@ -129,6 +149,7 @@ class ModelledClock:
         self._spend_s = {"submit": submit_s, "launch": launch_s}
         self._kernel_s = kernel_s
         self._latency_s = latency_s
+        self._tick_s = tick_s
         self._noise = noise
         self._seed = seed
         self._host = threading.local()
@@ -154,6 +175,12 @@ class ModelledClock:
         """The later of all that the work had to wait for, plus what it takes."""
         start = max(stream_time, submitted_at, work.not_before)
         return start + self._duration(work) * self._factor(draw)
+
+    def elapsed(self, start: float, end: float) -> float:
+        """The difference of the two stamps."""
+        if not self._tick_s:
+            return end - start
+        return (math.floor(end / self._tick_s) - math.floor(start / self._tick_s)) * self._tick_s
 
     def _duration(self, work: Work) -> float:
         fixed = self._kernel_s if work.launched else self._latency_s if work.direction else 0.0

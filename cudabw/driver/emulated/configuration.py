@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 VARIABLE = "CUDABW_EMULATED"
 
-CLOCK_SETTINGS = ("submit_s", "launch_s", "kernel_s", "latency_s", "noise", "seed")
+CLOCK_SETTINGS = ("submit_s", "launch_s", "kernel_s", "latency_s", "tick_s", "noise", "seed")
 
 
 def from_environment(environ: Mapping[str, str]) -> EmulatedDriver:
@@ -93,6 +93,7 @@ def _fault(value: object, where: str) -> Fault:
         "delay_s": float,
         "hang": bool,
         "lose_device": bool,
+        "throttle": str,
         "nth": int,
         "at_least_bytes": int,
         "direction": str,

@@ -61,6 +61,15 @@ class EmulatedDriver(Devices, Queues, Launches, Versioned):
         """Time of the calling host thread, in seconds, on the driver's clock."""
         return self._machine.clock.now()
 
+    @property
+    def tick_s(self) -> float:
+        """Seconds of one tick of the host's clock; 0 for a model."""
+        return self._machine.clock.host_tick_s
+
+    def throttled_by(self) -> tuple[str, ...]:
+        """What slows the device down, as NVML says it of a GPU: what a fault says."""
+        return self._machine.faults.throttle()
+
     def close(self) -> None:
         """End the worker threads and give all memory back; what is queued is not run."""
         self._machine.close()

@@ -17,14 +17,15 @@ COPY_DIRECTIONS = ("h2d", "d2h", "d2d", "p2p", "h2h")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong. It does exactly one of five things.
+    """One thing that goes wrong. It does exactly one of six things.
 
     * ``status``: the call returns this status and does nothing;
     * ``copy``: the copy reports success, but its destination is unchanged (``drop``) or has one byte changed
       (``corrupt``), whether the copy engine or a kernel moves the bytes;
     * ``delay_s``: the call takes this much longer, in real time;
     * ``hang``: the call never returns, and no Python signal handler runs while it hangs;
-    * ``lose_device``: this call and every later one returns ``status`` (719 unless given).
+    * ``lose_device``: this call and every later one returns ``status`` (719 unless given);
+    * ``throttle``: whoever asks what slows the device down is told this, in NVML's words such as ``hw_slowdown``.
 
     Attributes:
         function: The driver function it happens in; every function for ``lose_device`` without one.
@@ -33,7 +34,8 @@ class Fault:
         delay_s: See above.
         hang: See above.
         lose_device: See above.
-        nth: Only the nth of the calls (or copies) that match, counted from one; every one when None.
+        throttle: See above.
+        nth: Only the nth of the calls (or copies, or questions) that match, counted from one; every one when None.
         at_least_bytes: Only calls (or copies) of this many bytes or more match.
         direction: Only copies of this direction match.
 
@@ -47,17 +49,30 @@ class Fault:
     delay_s: float | None = None
     hang: bool = False
     lose_device: bool = False
+    throttle: str | None = None
     nth: int | None = None
     at_least_bytes: int | None = None
     direction: str | None = None
 
     def __post_init__(self) -> None:
         returns_status = self.status is not None and not self.lose_device
-        deeds = [returns_status, self.copy is not None, self.delay_s is not None, self.hang, self.lose_device]
+        deeds = [
+            returns_status,
+            self.copy is not None,
+            self.delay_s is not None,
+            self.hang,
+            self.lose_device,
+            self.throttle is not None,
+        ]
         if sum(deeds) != 1:
-            raise ValueError("a fault has exactly one of status, copy, delay_s, hang and lose_device")
+            raise ValueError("a fault has exactly one of status, copy, delay_s, hang, lose_device and throttle")
         self._check_scope()
         self._check_numbers()
+
+    @property
+    def is_of_calls(self) -> bool:
+        """Whether it happens in a call of a driver function."""
+        return self.copy is None and self.throttle is None
 
     def _check_scope(self) -> None:
         if self.copy is not None:
@@ -69,6 +84,9 @@ class Fault:
                 raise ValueError(f"direction must be one of {', '.join(COPY_DIRECTIONS)}, not {self.direction!r}")
         elif self.direction is not None:
             raise ValueError("only a copy fault has a direction")
+        elif self.throttle is not None:
+            if not self.throttle or self.function is not None or self.at_least_bytes is not None:
+                raise ValueError("throttle is what slows the device down, with at most nth beside it")
         elif self.function is None and not self.lose_device:
             raise ValueError("a fault needs the function it happens in")
         elif self.function is not None and not re.fullmatch(r"cu[A-Z]\w+", self.function):
@@ -109,7 +127,7 @@ class FaultBook:
             raise Refusal(self.lost)
         if not self._faults:
             return
-        fired = self._fire(lambda fault: fault.copy is None and fault.function in (None, function), nbytes)
+        fired = self._fire(lambda fault: fault.is_of_calls and fault.function in (None, function), nbytes)
         for fault in fired:
             self._commit(fault)
 
@@ -119,6 +137,10 @@ class FaultBook:
             return None
         fired = self._fire(lambda fault: fault.copy is not None and fault.direction in (None, direction), nbytes)
         return fired[0].copy if fired else None
+
+    def throttle(self) -> tuple[str, ...]:
+        """What slows the device down now."""
+        return tuple(str(fault.throttle) for fault in self._fire(lambda fault: fault.throttle is not None, 0))
 
     def _fire(self, matches: Callable[[Fault], bool], nbytes: int) -> list[Fault]:
         fired = []

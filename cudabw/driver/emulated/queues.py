@@ -196,7 +196,7 @@ class Queues(Surface):
         if not (start.record.complete and end.record.complete):
             raise Refusal(NOT_READY)
         self._machine.find_context(start.context).health.surface()
-        return ctypes.c_float((end.record.stamp - start.record.stamp) * 1e3).value
+        return ctypes.c_float(self._machine.clock.elapsed(start.record.stamp, end.record.stamp) * 1e3).value
 
     # -- inside ----------------------------------------------------------------------------------------
 

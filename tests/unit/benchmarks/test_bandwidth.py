@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from cudabw.benchmarks import engines
-from cudabw.benchmarks.bandwidth import run_bandwidth, with_link
+from cudabw.benchmarks.bandwidth import run_bandwidth
+from cudabw.benchmarks.bandwidth_draws import with_link
 from cudabw.benchmarks.bandwidth_plan import ENGINES, KINDS, BandwidthPlan, Staging
 from cudabw.benchmarks.observer import Observer
 from cudabw.copying.staged_copy import StagedCopier

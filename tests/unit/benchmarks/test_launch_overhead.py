@@ -27,6 +27,7 @@ from cudabw.driver.emulated.clock import ModelledClock
 from cudabw.driver.emulated.faults import Fault
 from cudabw.errors import Interrupted
 from cudabw.measuring.bursts import Burst
+from cudabw.measuring.effort import Level
 from cudabw.measuring.queue_depth import detect_queue_depth
 from cudabw.results.exit_code import exit_code
 from cudabw.results.files import to_json
@@ -263,7 +264,7 @@ def test_a_void_row_is_no_baseline(void, also_gone):
 def drawn(counts=None, **burst):
     """One buffer, with one trial made by hand."""
     arguments = ArgumentSet("buffer", 1)
-    draws = SetDraws(arguments, 1)
+    draws = SetDraws(arguments, LaunchPlan(trials=1).effort)
     bursts = {
         mode: [
             replace(Burst(1e-6, 1e-6, 1e-6, 1.0, (counts or {}).get(mode, Counts(10, 10 * conversions, 0, 0))), **burst)
@@ -444,3 +445,37 @@ def test_a_python_call_that_cannot_be_meant_is_refused(wrong, error, message):
 def test_the_most_arguments_can_be_launched(device, arg_type, count):
     outcome = measure(device, *argument_sets((arg_type,), (count,)), trials=1)
     assert {case.state for case in outcome.cases} == {State.OK}
+
+
+# How much is enough
+
+
+def test_steady_launches_are_done_after_the_least_trials_of_their_level(modelled):
+    for level, trials in ((Level.QUICK, 3), (Level.DEFAULT, 12)):
+        outcome = measure(modelled, *buffers(0), trials=None, level=level)
+        assert {(case.state, case.reason, len(case.trials)) for case in outcome.cases} == {(State.OK, None, trials)}
+        assert {case.submit_s.n for case in outcome.cases} == {trials * 2 * ROUNDS}
+        assert {case.submit_s.outliers for case in outcome.cases} == {0}
+
+
+def test_launches_that_are_not_precise_say_so_with_their_figures(device):
+    outcome = measure(device, *buffers(0), trials=2, precision=1e-9)
+    reason = "the 99 % interval is wider than ± 1e-07 % of the median (2 trials)"
+    assert {(case.state, case.reason) for case in outcome.cases} == {(State.UNCONVERGED, reason)}
+    assert all(case.submit_s.low < case.submit_s.median for case in outcome.cases)
+
+
+def test_a_trial_in_which_the_gpu_was_slowed_down_is_repeated_and_counted(make_device):
+    device = make_device(faults=[Fault(throttle="hw_slowdown", nth=1)])
+    outcome = run_launch_overhead(device, (LaunchPlan(buffers(0), 2),), slowdowns=device.driver.api.throttled_by)
+    assert {(case.state, len(case.trials), case.notes[0]) for case in outcome.cases} == {
+        (State.OK, 2, "1 trial was repeated, because the GPU was slowed down (hw_slowdown)")
+    }
+
+
+def test_launches_on_a_gpu_that_stays_slow_are_said_to_be_slow(make_device):
+    device = make_device(faults=[Fault(throttle="hw_slowdown")])
+    outcome = run_launch_overhead(device, (LaunchPlan(buffers(0), 2),), slowdowns=device.driver.api.throttled_by)
+    reason = "the GPU was slowed down in 2 of 2 trials, also when repeated (hw_slowdown)"
+    assert {(case.state, case.reason) for case in outcome.cases} == {(State.THROTTLED, reason)}
+    assert all(case.submit_s and case.notes[0].startswith("4 trials were repeated") for case in outcome.cases)

@@ -38,6 +38,8 @@ def session(emulate):  # noqa: ARG001 - it must come first
                 seen.append(session)
             if isinstance(outcome, Exception):
                 raise outcome
+            if callable(outcome):
+                return outcome(session)
             return outcome or Outcome()
 
         return run_session(("bandwidth",), benchmark, backend="emulated", **settings)
@@ -226,3 +228,15 @@ def test_of_a_gpu_that_is_not_there_nothing_is_read(make_device, ordinal):
     driver.emulated = False
     assert _gpu(driver, None, ordinal) is None
     assert _gpu(driver, None, 0)["other_processes"] is None
+
+
+def test_a_benchmark_can_ask_what_slows_the_emulated_device_down(session, emulate):
+    emulate(faults=[{"throttle": "hw_slowdown", "nth": 2}])
+    asked = []
+
+    def ask(given):
+        asked.extend(given.slowdowns() for _ in range(3))
+        return Outcome((CASE,))
+
+    session(ask)
+    assert asked == [(), ("hw_slowdown",), ()]

@@ -327,3 +327,19 @@ def test_confidential_computing_is_on_or_off_or_not_known(answer: object, confid
 
 def test_the_library_names_its_own_version() -> None:
     assert open_nvml(FakeBindings(system_get_nvml_version="13.580.159.03")).library_version() == "13.580.159.03"
+
+
+@pytest.mark.parametrize(
+    ("mask", "reasons"),
+    [
+        (0x0, ()),
+        (0x1 | 0x2 | 0x10 | 0x100, ()),
+        (0x4, ("sw_power_cap",)),
+        (0x8 | 0x40, ("hw_slowdown", "hw_thermal_slowdown")),
+        (0x1 | 0x20 | 0x80, ("sw_thermal_slowdown", "hw_power_brake_slowdown")),
+        (NotSupportedError("Not Supported"), ()),
+        (None, ()),
+    ],
+)
+def test_what_slows_the_device_down_to_protect_itself_is_told(mask: object, reasons: tuple[str, ...]) -> None:
+    assert asked(device_get_current_clocks_event_reasons=mask).throttled_by() == reasons

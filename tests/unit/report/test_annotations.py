@@ -15,7 +15,7 @@ MISSES = "the whole interval misses the limit"
 
 
 def case(state, reason=None, *, named=False, kind="pinned"):
-    rate = Rate(1.0, None, None, 1.0, 1.0) if state is State.OK else None
+    rate = Rate(1.0, None, None, 1.0, 1.0) if state.measured else None
     name = f"bandwidth/{kind}/driver/h2d/4096"
     return CaseResult(name, "bandwidth", kind, "driver", "h2d", 4096, state, reason, named=named, rate_bytes_per_s=rate)
 
@@ -73,6 +73,18 @@ def limit(state, reason=None, of="bandwidth/pinned/driver/h2d/4096", median=50e9
 )
 def test_each_cause_of_a_failing_step_is_one_line(result, lines):
     assert run_annotations(result) == lines
+
+
+def test_a_figure_that_is_not_simply_ok_is_an_error_only_strictly():
+    result = run_result(case(State.OK), case(State.UNCONVERGED, "too wide", kind="mapped"))
+    assert run_annotations(result) == []
+    assert run_annotations(result, strict=True) == ["::error title=mapped h2d 4 KiB%3A unconverged::too wide"]
+
+
+def test_a_rate_above_the_ceiling_is_an_error():
+    assert run_annotations(run_result(case(State.SUSPECT, "too fast"))) == [
+        "::error title=pinned h2d 4 KiB%3A suspect::too fast"
+    ]
 
 
 def test_of_more_than_github_shows_the_last_says_how_many():

@@ -278,12 +278,13 @@ Copies within the device · device 0: EMULATED, not a GPU (host memory)
 
 Memory    Size  d2d GB/s      ±  Clock  Note
 ─────────────────────────────────────────────
-device   1 MiB      3012  0.2 %  event  1
-device  64 MiB      2092  0.2 %  event  2
+device   1 MiB      3012  0.2 %  event  1 2
+device  64 MiB      2092  0.2 %  event  3
 
 Median of 5 trials; ± is its 99 % interval.
-[1] cache: small; read + write traffic 6024 GB/s
-[2] read + write traffic 4184 GB/s
+[1] cache: small
+[2] read + write traffic 6024 GB/s
+[3] read + write traffic 4184 GB/s
 """
 
 
@@ -321,9 +322,9 @@ pinned          64 MiB   refused    –     –      refused    –     –  –
 mapped          64 MiB      55.0  0 %  87 %   wrong data    –     –  event  4
 write-combined  64 MiB    failed    –     –  unsupported    –     –  –      5 6
 
-Median of 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
+Median of 3 to 5 trials; ± is its 99 % interval; link: PCIe Gen5 x16, 63.0 GB/s (nvml, under load).
 [1] 3 of 5 trials: time budget of 2 s
-[2] 3 of 5 trials: time budget of 2 s; the link was slow
+[2] the link was slow
 [3] refused: {REFUSED}
 [4] wrong data: byte 7 differs
 [5] failed: device 0 was lost
@@ -340,9 +341,9 @@ pinned          64 MiB   refused    -      refused    -  -      3
 mapped          64 MiB      55.0  0 %   wrong data    -  event  4
 write-combined  64 MiB    failed    -  unsupported    -  -      5 6
 
-Median of 5 trials; +/- is its 99 % interval.
+Median of 3 to 5 trials; +/- is its 99 % interval.
 [1] 3 of 5 trials: time budget of 2 s
-[2] 3 of 5 trials: time budget of 2 s; the link was slow
+[2] the link was slow
 [3] refused: {REFUSED}
 [4] wrong data: byte 7 differs
 [5] failed: device 0 was lost

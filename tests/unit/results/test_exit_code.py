@@ -8,7 +8,9 @@ from cudabw.results.exit_code import exit_code
 from cudabw.results.limits import Bound, LimitResult, LimitState
 from cudabw.results.model import CaseResult, Rate, RunError, RunResult, State
 
-OK, UNSUPPORTED, REFUSED, FAILED, WRONG = State
+OK, UNSUPPORTED, REFUSED, FAILED = State.OK, State.UNSUPPORTED, State.REFUSED, State.FAILED
+WRONG, SUSPECT = State.WRONG_DATA, State.SUSPECT
+SHAKY = (State.UNCONVERGED, State.UNSTABLE, State.THROTTLED)
 PASS, FAIL, CANNOT_TELL = LimitState
 ORDER = (130, 143, 5, 2, 1, 3, 4)
 
@@ -17,7 +19,7 @@ def run_result(*cases, error_code=None):
     """A run of cases, each a state or a state and whether it was asked for by name."""
     results = []
     for state, named in (case if isinstance(case, tuple) else (case, False) for case in cases):
-        rate = Rate(1.0, None, None, 1.0, 1.0) if state is OK else None
+        rate = Rate(1.0, None, None, 1.0, 1.0) if state.measured else None
         reason = None if state is OK else "because"
         results.append(
             CaseResult("id", "bandwidth", "pinned", "driver", "h2d", 1, state, reason, named, rate_bytes_per_s=rate)
@@ -42,11 +44,27 @@ def run_result(*cases, error_code=None):
         ([OK, FAILED], 1),
         ([OK, WRONG], 1),
         ([OK, WRONG, (REFUSED, True)], 1),
+        ([OK, SUSPECT], 1),
         ([FAILED, (UNSUPPORTED, True)], 1),
+        # A figure that is shown is there, whatever it is worth.
+        *(([(state, True)], 0) for state in SHAKY),
+        *(([state, (REFUSED, True)], 4) for state in SHAKY),
     ],
 )
 def test_the_states_of_the_cases_decide(cases, code):
     assert exit_code(run_result(*cases)) == code
+
+
+@pytest.mark.parametrize("state", SHAKY)
+@pytest.mark.parametrize("named", [False, True])
+def test_strictly_a_figure_that_is_not_simply_ok_is_missing_whoever_asked_for_it(state, named):
+    assert exit_code(run_result(OK, (state, named)), strict=True) == 4
+    assert exit_code(run_result(FAILED, (state, named)), strict=True) == 1
+
+
+@pytest.mark.parametrize("cases", [[OK, OK], [OK, REFUSED], [OK, (OK, True)]])
+def test_strictly_everything_else_is_as_before(cases):
+    assert exit_code(run_result(*cases), strict=True) == 0
 
 
 @pytest.mark.parametrize("error_code", ORDER)

@@ -258,3 +258,15 @@ def test_noise_is_the_same_for_the_same_seed_and_spreads_as_given(modelled):
 def test_a_clock_that_cannot_be_is_refused(rates, settings):
     with pytest.raises(ValueError, match=r"rate|must be"):
         ModelledClock(rates, **settings)
+
+
+@pytest.mark.parametrize("tick_s", [1e-3, 0.3e-3])
+def test_events_are_stamped_with_whole_ticks(modelled, tick_s):
+    rig = modelled({"h2d": 1e6}, tick_s=tick_s)
+    stream, device = rig.stream(), rig.device(4096)
+    host, _ = rig.pinned(4096)
+    times = [
+        elapsed_s(rig, stream, lambda: rig.call("cuMemcpyHtoDAsync", device, host, 1300, stream)) for _ in range(20)
+    ]
+    assert {round(time / tick_s) for time in times} == {int(1.3e-3 / tick_s), int(1.3e-3 / tick_s) + 1}
+    assert times == pytest.approx([round(time / tick_s) * tick_s for time in times])

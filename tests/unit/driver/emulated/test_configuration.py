@@ -93,7 +93,7 @@ def test_the_clock_is_read():
             {"faults": [{"copy": "drop"}, {"functions": "cuInit"}]},
             (
                 "CUDABW_EMULATED: faults[1] has an unknown key 'functions'; allowed are function, status, copy, "
-                "delay_s, hang, lose_device, nth, at_least_bytes, direction"
+                "delay_s, hang, lose_device, throttle, nth, at_least_bytes, direction"
             ),
         ),
         (
@@ -102,7 +102,10 @@ def test_the_clock_is_read():
         ),
         (
             {"faults": [{"function": "cuInit"}]},
-            "CUDABW_EMULATED: faults[0]: a fault has exactly one of status, copy, delay_s, hang and lose_device",
+            (
+                "CUDABW_EMULATED: faults[0]: a fault has exactly one of status, copy, delay_s, hang, lose_device and "
+                "throttle"
+            ),
         ),
         (
             {"faults": [{"function": "cuMemAllocPitch", "status": 1}]},

@@ -218,3 +218,22 @@ def test_faults_are_counted_once_however_many_threads_call():
     for thread in threads:
         thread.join()
     assert fired == [True]
+
+
+def test_whoever_asks_is_told_what_slows_the_device_down(make_rig):
+    faults = [Fault(throttle="hw_slowdown", nth=2), Fault(throttle="sw_power_cap", nth=2), Fault(throttle="x", nth=3)]
+    rig = make_rig(faults=faults)
+    rig.call("cuMemGetInfo")
+    assert [rig.api.throttled_by() for _ in range(4)] == [(), ("hw_slowdown", "sw_power_cap"), ("x",), ()]
+
+
+def test_without_a_fault_nothing_slows_the_device_down(make_rig):
+    assert make_rig(faults=[Fault(function="cuMemAlloc", status=2)]).api.throttled_by() == ()
+
+
+@pytest.mark.parametrize(
+    "other", [{"function": "cuMemAlloc"}, {"at_least_bytes": 1}, {"status": 2}, {"direction": "h2d"}]
+)
+def test_a_slow_device_has_nothing_beside_it_but_a_number(other):
+    with pytest.raises(ValueError, match=r"throttle|direction"):
+        Fault(throttle="hw_slowdown", **other)
