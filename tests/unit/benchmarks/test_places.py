@@ -207,7 +207,10 @@ def test_a_thread_that_is_elsewhere_says_so(modelled, two_nodes):
 
 
 def test_all_trials_are_summed_up():
-    trials = [Trial(1, (1.0,), 0.0, pages, node) for pages, node in (({"1": 2}, 1), ({"0": 1, "2": 3}, 0), (None, 2))]
+    trials = [
+        Trial(1, (1.0,), 0.0, pages_on=pages, thread_node=node)
+        for pages, node in (({"1": 2}, 1), ({"0": 1, "2": 3}, 0), (None, 2))
+    ]
     assert list(whereabouts(1, trials)) == [
         "asked for NUMA node 1, but of 6 pages looked at 1 on node 0, 3 on node 2",
         "the thread ran on NUMA node 0, 2",
