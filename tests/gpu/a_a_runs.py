@@ -2,9 +2,9 @@
 
 Run on a machine with a GPU, from the root of the checkout:
 
-    PYTHONPATH=. python3 tests/gpu/a_a_runs.py [--bandwidth 10] [--launch-overhead 10] [--seconds 200] [--out FILE]
+    PYTHONPATH=. python3 tests/gpu/a_a_runs.py [--bandwidth 10] [--launch-overhead 10] [--seconds 200] [--out FILE] [--keep FOLDER]
 
-The two benchmarks take turns. No run is begun that would not end within --seconds, as far as those before it tell.
+The two benchmarks take turns, and with --keep their results are kept as files, for cudabw compare. No run is begun that would not end within --seconds, as far as those before it tell.
 For each case it prints, in percent of the median of the runs' medians:
 
 * between runs: standard deviation of the medians of the runs, and the farthest one;
@@ -37,7 +37,7 @@ def run_once(benchmark, arguments):
     return document, seconds
 
 
-def take_turns(wanted, most_seconds, arguments):
+def take_turns(wanted, most_seconds, arguments, folder):
     """The runs of each benchmark, until there are as many as wanted or the time is used up."""
     runs = {benchmark: [] for benchmark in BENCHMARKS}
     end = time.monotonic() + most_seconds
@@ -47,6 +47,9 @@ def take_turns(wanted, most_seconds, arguments):
             return runs
         if benchmark in open_ones:
             runs[benchmark].append(run_once(benchmark, arguments))
+            if folder:
+                kept = folder / f"{benchmark}-{len(runs[benchmark]):02}.json"
+                kept.write_text(json.dumps(runs[benchmark][-1][0]))
             print(f"{benchmark} {len(runs[benchmark])}: {runs[benchmark][-1][1]:.1f} s", file=sys.stderr)
     return runs
 
@@ -133,10 +136,11 @@ def main():
     parser.add_argument("--backend", default="cuda", help="as of cudabw; the emulated one only tries out this script")
     parser.add_argument("--quick", action="store_true", help="quick runs instead of default ones")
     parser.add_argument("--out", type=Path, help="write the figures to this file as JSON")
+    parser.add_argument("--keep", type=Path, help="an existing folder that every run's results are written to")
     options = parser.parse_args()
     wanted = {"bandwidth": options.bandwidth, "launch-overhead": options.launch_overhead}
     arguments = ["--backend", options.backend, *(["--quick"] if options.quick else [])]
-    runs = take_turns(wanted, options.seconds, arguments)
+    runs = take_turns(wanted, options.seconds, arguments, options.keep)
     reports = [describe(benchmark, taken) for benchmark, taken in runs.items() if taken]
     for report in reports:
         show(report)
