@@ -2,9 +2,11 @@
 
 Run on a machine with a GPU, from the root of the checkout:
 
-    PYTHONPATH=. python3 tests/gpu/a_a_runs.py [--bandwidth 10] [--launch-overhead 10] [--seconds 200] [--out FILE] [--keep FOLDER]
+    PYTHONPATH=. python3 tests/gpu/a_a_runs.py [--bandwidth 10] [--launch-overhead 10] [--seconds 200]
+        [--out FILE] [--keep FOLDER]
 
-The two benchmarks take turns, and with --keep their results are kept as files, for cudabw compare. No run is begun that would not end within --seconds, as far as those before it tell.
+The two benchmarks take turns, and with --keep their results are kept as files, for cudabw compare. No run is begun
+that would not end within --seconds, as far as those before it tell.
 For each case it prints, in percent of the median of the runs' medians:
 
 * between runs: standard deviation of the medians of the runs, and the farthest one;

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -63,9 +64,26 @@ def test_where_the_interval_lies_decides(old, new, verdict, reason):
     assert judged(copies(*old), copies(*new)) == (verdict, reason)
 
 
-def test_a_launch_that_takes_less_time_is_faster():
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ((50.0, 50.1, 49.9), (47.5, 47.6, 47.4)),
+        ((50.0, 50.1, 49.9), (53.0, 53.1, 52.9)),
+    ],
+)
+def test_one_earlier_run_does_not_show_how_far_the_hosts_clock_differs_between_runs(old, new):
+    host = partial(copies, clock=Clock.HOST)
+    assert judged(host(*old), host(*new)) == (Verdict.INCONCLUSIVE, Reason.ONE_RUN)
+    assert judged(host(*old), host(*old)) == (Verdict.SAME, Reason.WITHIN_MARGIN)
+    several = [host(*(rate + shift for rate in old)) for shift in (0, 0.01, -0.01, 0.02)]
+    assert change_of(several, host(*new), between_runs=True).reason is Reason.BEYOND_MARGIN
+
+
+def test_a_launch_that_takes_less_time_has_more_speed():
     change = change_of([launches(4e-6, 4.001e-6)], launches(2e-6, 2.0005e-6), between_runs=False)
-    assert (change.verdict, change.quantity) == (Verdict.FASTER, "s")
+    assert (change.verdict, change.reason, change.quantity) == (Verdict.INCONCLUSIVE, Reason.ONE_RUN, "s")
+    several = [launches(4e-6, 4.001e-6), launches(4.002e-6, 4.001e-6), launches(4e-6, 4e-6)]
+    assert change_of(several, launches(2e-6, 2e-6), between_runs=True).verdict is Verdict.FASTER
     assert change.speed == pytest.approx(2.0)
     assert (change.old, change.new) == (pytest.approx(4.0005e-6), pytest.approx(2.00025e-6))
     same_as_rates = change_of([copies(1 / 4, 1 / 4.001)], copies(1 / 2, 1 / 2.0005), between_runs=False)
