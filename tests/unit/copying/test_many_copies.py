@@ -10,7 +10,7 @@ from cudabw.copying.copy_list import CopyList
 from cudabw.copying.driver_copy import copy
 from cudabw.copying.many_copies import BatchCopy, GraphCopy, LoopedCopies
 from cudabw.copying.scatter_copy import ScatterCopier
-from cudabw.driver.emulated import Fault
+from cudabw.driver.emulated import Fault, Shape
 from cudabw.driver.emulated.versions import Versioned
 from cudabw.errors import ClosedError, CudabwError, DriverError, MemorySideError, UnsupportedError
 from cudabw.measuring.timing import BatchTimer
@@ -155,6 +155,15 @@ def test_a_kernel_reaches_no_memory_without_a_device_pointer(prepare, device, st
         prepare("kernel", CopyList([(destination, source)], stream))
 
 
+def test_a_kernel_reaches_no_memory_of_another_device_without_peer_access(make_device):
+    here = make_device(shape=Shape(devices=2))
+    there = make_device(1, driver=here.driver)
+    with ScatterCopier(here) as copier, here.stream() as stream:
+        copies = CopyList([(DeviceBuffer(there, AREA), MappedBuffer(here, AREA))], stream)
+        with copier.prepare(copies) as work, pytest.raises(UnsupportedError, match="peer access"):
+            work.submit()
+
+
 @EACH_WAY
 def test_empty_copies_are_left_out(prepare, stream, pair, calls, way):
     work = prepare(way, CopyList(slices(*pair, [(0, 0, 0), (10, 10, 0)]), stream))
@@ -232,7 +241,7 @@ def test_a_driver_without_batches_says_so(stream, pair, monkeypatch):
 
 @EACH_WAY
 @pytest.mark.parametrize("status", [1, 801])
-def test_what_the_driver_refuses_is_an_error_that_names_it(make_device, noise, way, status):
+def test_what_the_driver_refuses_is_an_error_that_names_it(make_device, way, status):
     nth = {"kernel": 2}.get(way, 1)  # the copier launches its kernel once
     device = make_device(faults=[Fault(function=FUNCTIONS[way], status=status, nth=nth)])
     destination, source = DeviceBuffer(device, AREA), MappedBuffer(device, AREA)
