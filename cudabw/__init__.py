@@ -12,7 +12,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cudabw.benchmarks.api import empirical_bandwidth, measure_bandwidth, measure_launch_overhead
+    from cudabw.benchmarks.api import (
+        empirical_bandwidth,
+        measure_bandwidth,
+        measure_latency,
+        measure_launch_overhead,
+    )
     from cudabw.benchmarks.observer import Observer
     from cudabw.copying.driver_copy import copy
     from cudabw.copying.staged_copy import StagedCopier
@@ -48,7 +53,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cudabw.benchmarks.api": ("empirical_bandwidth", "measure_bandwidth", "measure_launch_overhead"),
+    "cudabw.benchmarks.api": (
+        "empirical_bandwidth",
+        "measure_bandwidth",
+        "measure_latency",
+        "measure_launch_overhead",
+    ),
     "cudabw.copying.driver_copy": ("copy",),
     "cudabw.copying.staged_copy": ("StagedCopier",),
     "cudabw.benchmarks.observer": ("Observer",),
@@ -115,6 +125,7 @@ __all__ = [
     "empirical_bandwidth",
     "load_driver",
     "measure_bandwidth",
+    "measure_latency",
     "measure_launch_overhead",
     "read_result",
 ]

@@ -20,6 +20,9 @@ from cudabw.benchmarks.bandwidth_plan import (
     Staging,
     require_sense,
 )
+from cudabw.benchmarks.latency import run_latency, skipped_latency
+from cudabw.benchmarks.latency_plan import DEFAULT_COPIES, DEFAULT_SIZES, LatencyPlan
+from cudabw.benchmarks.latency_plan import KINDS as LATENCY_KINDS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, run_launch_overhead, sets_for, skipped_cases
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import keep_after
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cudabw.benchmarks.outcome import Outcome
+    from cudabw.benchmarks.suite import Plan
     from cudabw.results.model import RunResult
 
 _CLASSES = {
@@ -161,6 +165,64 @@ def measure_launch_overhead(
     return run_plans(("launch-overhead",), (plan,), backend=backend, device=device, observer=observer)
 
 
+def measure_latency(
+    *,
+    kinds: Sequence[str] = LATENCY_KINDS,
+    directions: Sequence[str] = DIRECTIONS,
+    sizes: Sequence[int] = DEFAULT_SIZES,
+    copies: int = DEFAULT_COPIES,
+    device: int = 0,
+    backend: str = "auto",
+    effort: str = Level.DEFAULT,
+    trials: int | None = None,
+    precision: float | None = None,
+    time_budget: float | None = None,
+    seed: int = 0,
+    observer: Observer = Observer(),  # noqa: B008 - frozen
+) -> RunResult:
+    """Measure what small copies cost: one at a time, and many at once in several ways.
+
+    Args:
+        kinds: Of ``pinned``, ``pageable``.
+        directions: Of ``h2d``, ``d2h``.
+        sizes: Bytes of one copy, each measured; many at once up to 256 KiB.
+        copies: How many copies are made at once; at 4 KiB, 1, 4, 16, 64 and 256 as well.
+        device: The device's number.
+        backend: ``auto`` (the GPU; the emulated device only where no NVIDIA driver is installed),
+            ``cuda`` or ``emulated``.
+        effort: How much is done for each figure: ``quick`` (three trials), ``default`` (eight or more, until within
+            5 % or 5 s have passed) or ``rigorous`` (24 or more, 1 %, two minutes).
+        trials: Exactly as many independent draws, each with fresh memory, instead.
+        precision: How far the 99 % interval of a time may reach from the median, as a share of it; as of
+            :func:`measure_bandwidth`.
+        time_budget: Seconds after which no further trial begins; each size of each kind gets at least one. Instead of
+            the effort's.
+        seed: Seeds the bytes, the places of the blocks and the order of all.
+        observer: Hears of progress and notices, and may stop the run.
+
+    Returns:
+        Every case with every sample, in seconds; from where on which way is worth it is in ``small_copies``. What
+        failed is in it as well: see each case's ``state`` and the run's ``error``.
+
+    Raises:
+        ValueError: An argument that cannot be meant.
+        TypeError: A number that is not whole.
+    """
+    _require_members("kind", kinds, LATENCY_KINDS)
+    _require_members("direction", directions, DIRECTIONS)
+    if index(copies) < 1:
+        raise ValueError(f"copies are at least 1: {copies}")
+    plan = LatencyPlan(
+        kinds=tuple(dict.fromkeys(kinds)),
+        directions=tuple(dict.fromkeys(directions)),
+        sizes=_checked_sizes(sizes),
+        copies=index(copies),
+        seed=seed,
+        **_checked_effort(effort, trials, precision, time_budget),
+    )
+    return run_plans(("latency",), (plan,), backend=backend, device=device, observer=observer)
+
+
 def empirical_bandwidth(
     *,
     nbytes: int = DEFAULT_SIZE,
@@ -203,7 +265,7 @@ def empirical_bandwidth(
 
 def run_plans(
     command: Sequence[str],
-    plans: Sequence[BandwidthPlan | LaunchPlan],
+    plans: Sequence[Plan],
     *,
     backend: str,
     device: int,
@@ -233,8 +295,9 @@ def _gigabytes_per_s(result: RunResult, direction: str) -> float:
     return case.rate_bytes_per_s.median / 1e9
 
 
-def _measure(plans: Sequence[BandwidthPlan | LaunchPlan], session: Session) -> Outcome:
+def _measure(plans: Sequence[Plan], session: Session) -> Outcome:
     copies = [plan for plan in plans if isinstance(plan, BandwidthPlan)]
+    small = [plan for plan in plans if isinstance(plan, LatencyPlan)]
     launches = [plan for plan in plans if isinstance(plan, LaunchPlan)]
     outcome = run_bandwidth(
         session.device,
@@ -245,6 +308,13 @@ def _measure(plans: Sequence[BandwidthPlan | LaunchPlan], session: Session) -> O
         keep=session.keep,
         places=Places(Placement(), session.device_node),
     )
+    if outcome.ended_because is not None:
+        outcome = outcome.extended(skipped_latency(small, outcome.ended_because))
+    elif small:
+        keep = keep_after(outcome, session.keep)
+        outcome = outcome.merged(
+            run_latency(session.device, small, session.observer, slowdowns=session.slowdowns, keep=keep)
+        )
     if outcome.ended_because is not None:
         return outcome.extended(skipped_cases(launches, outcome.ended_because))
     if not launches:
@@ -258,11 +328,17 @@ def _measure(plans: Sequence[BandwidthPlan | LaunchPlan], session: Session) -> O
 def _checked_plan(kinds: Sequence[str], directions: Sequence[str], sizes: Sequence[int], seed: int) -> BandwidthPlan:
     _require_members("kind", kinds, KINDS)
     _require_members("direction", directions, ALL_DIRECTIONS)
+    return BandwidthPlan(
+        tuple(dict.fromkeys(kinds)), tuple(dict.fromkeys(directions)), _checked_sizes(sizes), seed=seed
+    )
+
+
+def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
     # Plain ints, which JSON can hold, also from a NumPy array.
     wanted = tuple(dict.fromkeys(index(size) for size in sizes))
     if not wanted or min(wanted) < 1:
         raise ValueError(f"sizes are positive numbers of bytes: {wanted}")
-    return BandwidthPlan(tuple(dict.fromkeys(kinds)), tuple(dict.fromkeys(directions)), wanted, seed=seed)
+    return wanted
 
 
 def _checked_effort(

@@ -6,25 +6,36 @@ from typing import TYPE_CHECKING, Final
 
 from cudabw import __version__
 from cudabw.benchmarks.bandwidth import BATCH_SECONDS, BATCHES_PER_TRIAL
+from cudabw.benchmarks.latency import BATCH_SECONDS as LATENCY_BATCH_SECONDS
+from cudabw.benchmarks.latency import BATCHES_PER_TRIAL as LATENCY_BATCHES
+from cudabw.benchmarks.latency_plan import LatencyPlan, OneCopy
 from cudabw.benchmarks.launch_arguments import BUFFER_BYTES
 from cudabw.benchmarks.launch_overhead import LaunchPlan
+from cudabw.benchmarks.scattered import area_of, host_bytes_of
 from cudabw.benchmarks.space import device_bytes, host_bytes, staging_bytes
 from cudabw.measuring.timing import choose_times
+from cudabw.measuring.turns import FEWEST, choose_turns
+from cudabw.results.latency import LATENCY, SMALL_COPIES, Pace
 from cudabw.results.launch import BENCHMARK as LAUNCH_OVERHEAD
-from cudabw.results.plan import PlannedCase, PlannedLaunch, PlannedSection, RunPlan
+from cudabw.results.plan import PlannedCase, PlannedCopies, PlannedLaunch, PlannedSection, RunPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthCase
+    from cudabw.benchmarks.latency_plan import Cell, PlannedLatency
     from cudabw.benchmarks.launch_overhead import PlannedMode
     from cudabw.benchmarks.suite import Plan
+    from cudabw.results.plan import Planned
 
 # The middle of what is met: host memory of the emulated device and PCIe Gen4 x16 reach 20 to 25 GB/s,
 # pageable memory half of that and Gen5 twice.
 COPY_BYTES_PER_S: Final = 25e9
 # One thread that writes or compares memory, and the driver that pins it.
 TOUCH_BYTES_PER_S: Final = 4e9
+
+# To begin a copy takes a driver and a copy engine about as long.
+START_SECONDS: Final = 2e-6
 
 # A trial of one set of arguments: some sixty bursts of half a millisecond, and loading a module.
 LAUNCH_TRIAL_SECONDS: Final = 0.1
@@ -55,9 +66,12 @@ def estimate_run(suite: str, plans: Sequence[Plan], *, backend: str, device: int
 
 
 def _section(plan: Plan) -> PlannedSection:
-    cases: tuple[PlannedCase | PlannedLaunch, ...]
+    cases: tuple[Planned, ...]
     effort = plan.effort
-    if isinstance(plan, LaunchPlan):
+    if isinstance(plan, LatencyPlan):
+        cases = tuple(_copies_of(case, effort.least) for case in plan.cases())
+        round_s = sum(_cell_seconds(cell) for cell in plan.cells())
+    elif isinstance(plan, LaunchPlan):
         cases = tuple(_launch(case, effort.least) for case in plan.cases())
         round_s = LAUNCH_TRIAL_SECONDS * len(plan.sets)
     else:
@@ -84,6 +98,42 @@ def _launch(case: PlannedMode, trials: int) -> PlannedLaunch:
         host_bytes=0,
         device_bytes=buffers,
     )
+
+
+def _copies_of(case: PlannedLatency, trials: int) -> PlannedCopies:
+    cell = case.cell
+    if isinstance(cell, OneCopy):
+        on_host, on_device = host_bytes(cell.kind, cell.size_bytes, emulated=False), cell.size_bytes
+    else:
+        on_host, on_device = host_bytes_of(cell), area_of(cell)
+    return PlannedCopies(
+        id=case.id,
+        benchmark=LATENCY if isinstance(cell, OneCopy) else SMALL_COPIES,
+        kind=cell.kind,
+        direction=cell.direction,
+        size_bytes=cell.size_bytes,
+        copies=cell.copies,
+        how=case.how,
+        trials=trials,
+        named=case.named,
+        host_bytes=on_host,
+        device_bytes=on_device,
+        copied_bytes=trials * (LATENCY_BATCHES + 1) * _times(case) * cell.copies * cell.size_bytes,
+    )
+
+
+def _times(case: PlannedLatency) -> int:
+    """How often a batch does the work."""
+    seconds = START_SECONDS + case.cell.size_bytes / COPY_BYTES_PER_S
+    if case.how is Pace.QUEUED:
+        return choose_times(seconds, LATENCY_BATCH_SECONDS)
+    return choose_turns(seconds * case.cell.copies)
+
+
+def _cell_seconds(cell: Cell) -> float:
+    nbytes = cell.size_bytes * cell.copies
+    batch_s = max(LATENCY_BATCH_SECONDS, FEWEST * nbytes / COPY_BYTES_PER_S) + 2 * nbytes / TOUCH_BYTES_PER_S
+    return len(cell.cases()) * (LATENCY_BATCHES + 1) * batch_s + 4 * nbytes / TOUCH_BYTES_PER_S
 
 
 def _case(case: BandwidthCase, trials: int) -> PlannedCase:

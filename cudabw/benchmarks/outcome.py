@@ -11,6 +11,7 @@ from cudabw.results.model import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from cudabw.results.latency import SmallCopies
     from cudabw.results.launch_sets import LaunchOverhead
     from cudabw.results.model import Case
     from cudabw.runtime.device import Device
@@ -30,6 +31,7 @@ class Outcome:
         interrupted: The signal that stopped it.
         error: What made going on pointless, such as a lost device.
         launch_overhead: What launches showed beyond their cases.
+        small_copies: What small copies did.
         warnings: What disturbs the figures, one sentence each.
     """
 
@@ -38,6 +40,7 @@ class Outcome:
     interrupted: Interrupted | None = None
     error: CudabwError | None = None
     launch_overhead: LaunchOverhead | None = None
+    small_copies: SmallCopies | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -61,6 +64,7 @@ class Outcome:
             cases=self.cases + other.cases,
             trials_done=self.trials_done + other.trials_done,
             launch_overhead=_joined(self.launch_overhead, other.launch_overhead),
+            small_copies=_both(self.small_copies, other.small_copies),
             warnings=self.warnings + other.warnings,
         )
 
@@ -69,6 +73,14 @@ def _joined(first: LaunchOverhead | None, second: LaunchOverhead | None) -> Laun
     if first is None or second is None:
         return first or second
     return replace(first, sets=first.sets + second.sets, slopes=first.slopes + second.slopes)
+
+
+def _both(first: SmallCopies | None, second: SmallCopies | None) -> SmallCopies | None:
+    if first is None or second is None:
+        return first or second
+    return replace(
+        first, loop_suffices=first.loop_suffices + second.loop_suffices, way_pays=first.way_pays + second.way_pays
+    )
 
 
 Keep: TypeAlias = "Callable[[Callable[[], Outcome]], None]"

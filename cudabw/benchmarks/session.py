@@ -139,6 +139,7 @@ def _with_outcome(
         result,
         cases=tuple(finish_case(case, link) if isinstance(case, CaseResult) else case for case in outcome.cases),
         launch_overhead=outcome.launch_overhead,
+        small_copies=outcome.small_copies,
         warnings=result.warnings + outcome.warnings,
     )
 

@@ -64,12 +64,27 @@ def require_space(
     Raises:
         RefusedError: Says what is needed and what is there, in host or device memory.
     """
-    _require_device(device, kind, device_bytes(kind, nbytes))
-    needed = host_bytes(kind, nbytes, emulated=device.driver.emulated) + staging_bytes(nbytes, staging)
-    memory = host_memory()
-    _require_host(kind, needed, memory.available_bytes, str(memory.limit_source))
+    on_host = host_bytes(kind, nbytes, emulated=device.driver.emulated) + staging_bytes(nbytes, staging)
+    require_room(device, kind, on_host=on_host, on_device=device_bytes(kind, nbytes))
     if node is not None:
-        _require_host(kind, needed, node.available_bytes, f"NUMA node {node.number}")
+        _require_host(kind, on_host, node.available_bytes, f"NUMA node {node.number}")
+
+
+def require_room(device: Device, kind: str, *, on_host: int, on_device: int) -> None:
+    """Refuse what cannot fit.
+
+    Args:
+        device: The device.
+        kind: Kind of memory.
+        on_host: Bytes of host memory, an emulated device's own included.
+        on_device: Bytes of device memory.
+
+    Raises:
+        RefusedError: Says what is needed and what is there, in host or device memory.
+    """
+    _require_device(device, kind, on_device)
+    memory = host_memory()
+    _require_host(kind, on_host, memory.available_bytes, str(memory.limit_source))
 
 
 def _require_host(kind: str, needed: int, available: int | None, source: str) -> None:

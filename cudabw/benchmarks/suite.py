@@ -24,6 +24,8 @@ from cudabw.benchmarks.bandwidth_plan import (
     Staging,
     require_sense,
 )
+from cudabw.benchmarks.latency_plan import DEFAULT_COPIES, DEFAULT_SIZES, LatencyPlan
+from cudabw.benchmarks.latency_plan import KINDS as LATENCY_KINDS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.benchmarks.places import on_nodes
 from cudabw.config.limits import CASES
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from cudabw.config.suite import Section, Suite
 
 
-Plan: TypeAlias = BandwidthPlan | LaunchPlan
+Plan: TypeAlias = BandwidthPlan | LatencyPlan | LaunchPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,17 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
         staging=Staging(settings.get("threads"), settings.get("slot")),
     )
     return on_nodes(plan, settings.get("numa"))
+
+
+def _latency_plan(settings: Mapping[str, Any]) -> LatencyPlan:
+    return LatencyPlan(
+        kinds=settings.get("kinds", LATENCY_KINDS),
+        directions=settings.get("directions", DIRECTIONS),
+        sizes=settings.get("sizes", DEFAULT_SIZES),
+        copies=settings.get("copies", DEFAULT_COPIES),
+        **_effort(settings),
+        named=frozenset(settings.get("kinds", ())),
+    )
 
 
 def _launch_plan(settings: Mapping[str, Any]) -> LaunchPlan:
@@ -118,6 +131,16 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
             "numa": read_node,
         },
         plan=_bandwidth_plan,
+    ),
+    "latency": SectionKind(
+        keys={
+            "kinds": partial(read_choices, LATENCY_KINDS),
+            "directions": partial(read_choices, DIRECTIONS),
+            "sizes": read_sizes,
+            "copies": read_count,
+            **_EFFORT_KEYS,
+        },
+        plan=_latency_plan,
     ),
     "launch_overhead": SectionKind(
         keys={
@@ -201,9 +224,12 @@ def _without_repeats(plan: Plan, measured: Container[str]) -> Plan:
         new = (case.arguments for case in plan.cases() if case.id not in measured)
         return replace(plan, sets=tuple(dict.fromkeys(new)))
 
-    kinds = {case.kind for case in plan.cases() if case.id not in measured}
+    new_kinds = {case.kind for case in plan.cases() if case.id not in measured}
+    kinds = tuple(kind for kind in plan.kinds if kind in new_kinds)
+    if isinstance(plan, LatencyPlan):
+        return replace(plan, kinds=kinds)
     return replace(
         plan,
-        kinds=tuple(kind for kind in plan.kinds if kind in kinds),
-        directions=tuple(way for way in plan.directions if way != LOCAL or "device" in kinds),
+        kinds=kinds,
+        directions=tuple(way for way in plan.directions if way != LOCAL or "device" in new_kinds),
     )

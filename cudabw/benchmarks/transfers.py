@@ -10,7 +10,7 @@ import numpy as np
 
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.copying.prefetch import PreparedPrefetch
-from cudabw.measuring.verification import stamp_device, stamp_host, touch
+from cudabw.measuring.verification import clear_device, stamp_device, stamp_host, touch
 from cudabw.runtime.acquiring import map_pages
 from cudabw.runtime.confirmation import confirm
 from cudabw.runtime.memory import (
@@ -148,7 +148,7 @@ class HostToDevice(Transfer):
         host = self.host.array()
         touch(host)
         self._pattern.fill(host, stamp=0)
-        _clear(self._device_buffer)
+        clear_device(self._device_buffer)
         self.work = self._prepare(self._device_buffer, self.host, stream)
 
     def change(self, stamp: int) -> None:
@@ -201,7 +201,7 @@ class DeviceToDevice(Transfer):
     def _set_up(self, device: Device, stream: Stream, nbytes: int) -> None:
         self._destination = self._owned.enter_context(DeviceBuffer(device, nbytes))
         self._fill_through_scratch(self.host, stamp=0)
-        _clear(self._destination)
+        clear_device(self._destination)
         self.work = self._prepare(self._destination, self.host, stream)
 
     def change(self, stamp: int) -> None:
@@ -259,11 +259,3 @@ def transfer_class(kind: str, direction: str) -> type[Transfer]:
     if direction == "h2d":
         return HostToDevice
     return DeviceToWriteCombined if kind == "write-combined" else DeviceToHost
-
-
-def _clear(buffer: DeviceBuffer) -> None:
-    """Write every byte of a destination: memory that the driver gave before may still hold what is to arrive."""
-    device = buffer.device
-    address = device.driver.api.CUdeviceptr(int(buffer.device_pointer))
-    device.call("cuMemsetD8Async", address, 0, buffer.nbytes, device.default_stream.handle)
-    device.default_stream.synchronize()

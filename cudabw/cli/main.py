@@ -21,6 +21,7 @@ READER_LEFT = 141
 
 _COMMANDS = {
     "bandwidth": "cudabw.cli.bandwidth",
+    "latency": "cudabw.cli.latency",
     "launch-overhead": "cudabw.cli.launch_overhead",
     "run": "cudabw.cli.run",
     "show": "cudabw.cli.show",

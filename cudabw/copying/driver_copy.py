@@ -67,16 +67,16 @@ class PreparedCopy:
     repeatable = True
 
     def __init__(self, dst: Buffer, src: Buffer, stream: Stream | None) -> None:
-        _check(dst, src)
+        check(dst, src)
         self.dst = dst
         self.src = src
-        self.stream = stream or _device_side(dst, src).device.default_stream
+        self.stream = stream or device_side(dst, src).device.default_stream
         self.nbytes = src.nbytes
         self.holds_host = "pageable" in (dst.kind, src.kind)
         self._device = self.stream.device
         self._owners = (dst.ownership, src.ownership)
         self._guard = guard(self._device, self._owners)
-        self._function, self._arguments = _route(dst, src)
+        self._function, self._arguments = route(dst, src)
         self._call = getattr(self._device.driver.api, self._function)
 
     def submit(self, times: int = 1) -> None:
@@ -132,7 +132,7 @@ class PreparedCopy:
                 yield ownership.stream
 
 
-def _route(dst: Buffer, src: Buffer) -> tuple[str, tuple[Any, Any]]:
+def route(dst: Buffer, src: Buffer) -> tuple[str, tuple[Any, Any]]:
     """The driver's function for a pair of buffers, and its first two arguments."""
     to_address = dst.device.driver.api.CUdeviceptr
     on_device = (dst.kind == "device", src.kind == "device")
@@ -143,37 +143,44 @@ def _route(dst: Buffer, src: Buffer) -> tuple[str, tuple[Any, Any]]:
     if on_device == (False, True) and dst.kind != "managed":
         return "cuMemcpyDtoHAsync", (int(dst.host_pointer), to_address(int(src.device_pointer)))
     # Managed memory and pairs of host buffers: unified addressing tells the sides apart.
-    return "cuMemcpyAsync", (to_address(_any_address(dst)), to_address(_any_address(src)))
+    return "cuMemcpyAsync", (to_address(any_address(dst)), to_address(any_address(src)))
 
 
-def _any_address(buffer: Buffer) -> int:
+def any_address(buffer: Buffer) -> int:
+    """The address that unified addressing takes for a buffer: the host's where there is one."""
     return int(buffer.host_pointer) if buffer.has_host_side else int(buffer.device_pointer)
 
 
-def _device_side(dst: Buffer, src: Buffer) -> Buffer:
+def device_side(dst: Buffer, src: Buffer) -> Buffer:
+    """The one of a pair that the device reaches."""
     return dst if dst.has_device_side else src
 
 
 def _copy_on_the_host(dst: Buffer, src: Buffer) -> None:
-    _check(dst, src)
+    check(dst, src)
     for buffer in (dst, src):
         buffer.device.settle(buffer.ownership)
     ctypes.memmove(int(dst.host_pointer), int(src.host_pointer), src.nbytes)
 
 
-def _check(dst: Buffer, src: Buffer) -> None:
+def check(dst: Buffer, src: Buffer) -> None:
+    """Do nothing if the source can be copied into the destination.
+
+    Raises:
+        ValueError: It has more bytes, the destination is read-only, or they overlap.
+    """
     if src.nbytes > dst.nbytes:
         raise ValueError(f"{src.nbytes} bytes of {src.kind} memory do not fit into {dst.nbytes} bytes")
     if dst.read_only:
         raise ValueError(f"this {dst.kind} buffer is read-only, so it cannot be a destination")
     if _overlap(dst, src):
         raise ValueError(
-            f"source and destination overlap: {src.nbytes} bytes at 0x{_any_address(src):x} and 0x{_any_address(dst):x}"
+            f"source and destination overlap: {src.nbytes} bytes at 0x{any_address(src):x} and 0x{any_address(dst):x}"
         )
 
 
 def _overlap(dst: Buffer, src: Buffer) -> bool:
     if dst.has_host_side != src.has_host_side:
         return False
-    first, second = sorted((_any_address(dst), _any_address(src)))
+    first, second = sorted((any_address(dst), any_address(src)))
     return first + src.nbytes > second and src.nbytes > 0

@@ -128,19 +128,27 @@ def stamp_of(batch: int) -> int:
     return batch % 255 + 1
 
 
-def stamp_host(array: npt.NDArray[np.uint8], stamp: int) -> None:
-    """Write a stamp on every page of host memory."""
-    array[::PAGE_BYTES] = stamp
+def stamp_host(array: npt.NDArray[np.uint8], stamp: int, every: int = PAGE_BYTES) -> None:
+    """Write a stamp on every page of host memory, or every so many bytes."""
+    array[::every] = stamp
 
 
-def stamp_device(buffer: Buffer, stamp: int) -> None:
-    """Write a stamp on every page of device memory, and wait until it is there."""
+def stamp_device(buffer: Buffer, stamp: int, every: int = PAGE_BYTES) -> None:
+    """Write a stamp on every page of device memory, or every so many bytes, and wait until it is there."""
     buffer.device.settle(buffer.ownership)
-    pages = -(-buffer.nbytes // PAGE_BYTES)
+    stamps = -(-buffer.nbytes // every)
     stream = buffer.device.default_stream
     address = buffer.device.driver.api.CUdeviceptr(int(buffer.device_pointer))
-    buffer.device.call("cuMemsetD2D8Async", address, PAGE_BYTES, stamp, 1, pages, stream.handle)
+    buffer.device.call("cuMemsetD2D8Async", address, every, stamp, 1, stamps, stream.handle)
     stream.synchronize()
+
+
+def clear_device(buffer: Buffer) -> None:
+    """Write every byte of a destination: memory that the driver gave before may still hold what is to arrive."""
+    device = buffer.device
+    address = device.driver.api.CUdeviceptr(int(buffer.device_pointer))
+    device.call("cuMemsetD8Async", address, 0, buffer.nbytes, device.default_stream.handle)
+    device.default_stream.synchronize()
 
 
 def _equal(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> bool:

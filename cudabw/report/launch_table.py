@@ -14,6 +14,7 @@ from rich.text import Text
 from cudabw.report.console import new_table, print_whole, symbols_for
 from cudabw.report.launch_words import explain, headline, slope_line, title
 from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
+from cudabw.report.times import median, micro, relative
 from cudabw.results.launch import Mode, Verdict
 from cudabw.units import format_percent
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from cudabw.report.console import Symbols
     from cudabw.report.notes import Numbers
-    from cudabw.results.launch import Difference, LaunchCase, Seconds
+    from cudabw.results.launch import Difference, LaunchCase
     from cudabw.results.launch_sets import ArgumentSetResult
     from cudabw.results.model import RunResult
 
@@ -96,10 +97,10 @@ def _mode_cells(case: LaunchCase, symbols: Symbols) -> Iterable[Text | str]:
         yield state_cell(case.state)
         yield symbols.dash
     else:
-        yield Text(_micro(case.submit_s.median), style="bold")
-        yield _relative(case.submit_s, symbols)
+        yield Text(micro(case.submit_s.median), style="bold")
+        yield relative(case.submit_s, symbols)
     for seconds in (case.sustained_s, case.synchronised_s):
-        yield _median(seconds, symbols)
+        yield median(seconds, symbols)
     for count in (case.conversions_per_launch, case.waits_per_launch):
         yield symbols.dash if count is None else f"{count:g}"
 
@@ -120,9 +121,9 @@ def _difference_cell(difference: Difference | None, symbols: Symbols) -> str:
     if difference.verdict is Verdict.NONE:
         return "none seen"
     if difference.low is None or difference.high is None:
-        return _micro(difference.median)
+        return micro(difference.median)
     half_width = max(difference.median - difference.low, difference.high - difference.median)
-    return f"{_micro(difference.median)} {symbols.plus_minus}{_micro(half_width)}"
+    return f"{micro(difference.median)} {symbols.plus_minus}{micro(half_width)}"
 
 
 def _stage_table(sets: Sequence[ArgumentSetResult], symbols: Symbols) -> Table:
@@ -137,9 +138,9 @@ def _stage_table(sets: Sequence[ArgumentSetResult], symbols: Symbols) -> Table:
         share = format_percent(split.sum_s / split.total_s) if split.total_s else symbols.dash
         table.add_row(
             _label(found),
-            *(_micro(stage.median) for stage in stages),
-            _micro(split.sum_s),
-            _micro(split.total_s),
+            *(micro(stage.median) for stage in stages),
+            micro(split.sum_s),
+            micro(split.total_s),
             share if split.adds_up else f"{share} !",
         )
     return table
@@ -160,12 +161,12 @@ def _set_table(sets: Sequence[ArgumentSetResult], cases: Sequence[LaunchCase], s
         hidden = (sustained.get((found.arg_type, found.args, mode)) for mode in (Mode.PREPARED, Mode.CONVERTED))
         table.add_row(
             _label(found),
-            _median(found.device_s, symbols),
-            _median(found.first_launch_s, symbols),
-            _median(found.module_load_s, symbols),
-            _median(found.prepare_s, symbols),
+            median(found.device_s, symbols),
+            median(found.first_launch_s, symbols),
+            median(found.module_load_s, symbols),
+            median(found.prepare_s, symbols),
             symbols.dash if found.repaid_after is None else str(found.repaid_after),
-            " / ".join(_median(seconds, symbols) for seconds in hidden),
+            " / ".join(median(seconds, symbols) for seconds in hidden),
         )
     return table
 
@@ -181,20 +182,3 @@ def _table(words: Sequence[str], figures: Sequence[str], symbols: Symbols) -> Ta
 
 def _label(of: LaunchCase | ArgumentSetResult) -> str:
     return f"{of.args} {of.arg_type}" if of.args else "0 (blind)"
-
-
-def _relative(seconds: Seconds, symbols: Symbols) -> str:
-    if seconds.low is None or seconds.high is None or not seconds.median:
-        return symbols.dash
-    return format_percent(max(seconds.median - seconds.low, seconds.high - seconds.median) / seconds.median)
-
-
-def _median(seconds: Seconds | None, symbols: Symbols) -> str:
-    return symbols.dash if seconds is None else _micro(seconds.median)
-
-
-def _micro(seconds: float) -> str:
-    """Microseconds with as many decimals as leave four figures, at most two."""
-    micro = seconds * 1e6
-    decimals = 2 if abs(micro) < 99.995 else 1 if abs(micro) < 999.95 else 0
-    return f"{micro:.{decimals}f}"

@@ -102,7 +102,7 @@ def explain(result: RunResult) -> Iterable[str]:
         f"Bursts of {found.launches_per_burst} launches, drained between; {_queue(found.queue)}. "
         f"Garbage collector {found.collector}."
     )
-    yield _software(result)
+    yield software(result)
 
 
 def _warn(result: RunResult) -> Iterable[str]:
@@ -121,7 +121,8 @@ def _queue(queue: QueueDepth) -> str:
     return "the queue's depth could not be detected without a gate"
 
 
-def _software(result: RunResult) -> str:
+def software(result: RunResult) -> str:
+    """The versions on which the Python side of a time depends."""
     facts = environment_facts(result.environment)
     named = (("Python", "python"), ("cuda-bindings", "cuda_bindings"), ("NVIDIA driver", "nvidia_driver"))
     return ", ".join(f"{name} {facts[key]}" for name, key in named if facts.get(key)) + "."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from cudabw.report.console import new_table, symbols_for
-from cudabw.results.plan import PlannedLaunch
+from cudabw.results.plan import PlannedCase, PlannedCopies, PlannedLaunch
 from cudabw.units import format_rate, format_size
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cudabw.report.console import Symbols
-    from cudabw.results.plan import PlannedCase, PlannedSection, RunPlan
+    from cudabw.results.plan import PlannedSection, RunPlan
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _MOST_LISTED: Final = 2
@@ -29,7 +29,7 @@ def print_plan(plan: RunPlan, console: Console) -> None:
     title = f"Plan of {plan.suite} {symbols.dot} backend {plan.backend}, device {plan.device}"
     console.print(Text(title, style="bold"), soft_wrap=True)
     console.print()
-    for table in (_table(plan, symbols), _launch_table(plan, symbols)):
+    for table in (_table(plan, symbols), _copies_table(plan, symbols), _launch_table(plan, symbols)):
         if table.row_count:
             console.print(table)
             console.print()
@@ -55,6 +55,31 @@ def _table(plan: RunPlan, symbols: Symbols) -> Table:
     return table
 
 
+def _copies_table(plan: RunPlan, symbols: Symbols) -> Table:
+    table = new_table(symbols)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("Small copies", no_wrap=True)
+    table.add_column("Direction")
+    table.add_column("Sizes", no_wrap=True)
+    table.add_column("At once")
+    table.add_column("Trials", justify="right", no_wrap=True)
+    table.add_column("Cases", justify="right", no_wrap=True)
+    for number, section in enumerate(plan.sections, start=1):
+        copies = [case for case in section.cases if isinstance(case, PlannedCopies)]
+        for kind, benchmark in dict.fromkeys((case.kind, case.benchmark) for case in copies):
+            cases = [case for case in copies if (case.kind, case.benchmark) == (kind, benchmark)]
+            table.add_row(
+                str(number),
+                kind,
+                ", ".join(dict.fromkeys(case.direction for case in cases)),
+                _sizes(list(dict.fromkeys(case.size_bytes for case in cases))),
+                ", ".join(map(str, sorted({case.copies for case in cases}))),
+                str(cases[0].trials),
+                str(len(cases)),
+            )
+    return table
+
+
 def _launch_table(plan: RunPlan, symbols: Symbols) -> Table:
     table = new_table(symbols)
     table.add_column("#", justify="right", no_wrap=True)
@@ -75,9 +100,8 @@ def _rows(section: PlannedSection) -> Iterable[Sequence[PlannedCase]]:
     """The cases of one kind and engine together, in the order in which they first appear."""
     rows: dict[tuple[str, str], list[PlannedCase]] = {}
     for case in section.cases:
-        if isinstance(case, PlannedLaunch):
-            continue
-        rows.setdefault((case.kind, case.engine), []).append(case)
+        if isinstance(case, PlannedCase):
+            rows.setdefault((case.kind, case.engine), []).append(case)
     return rows.values()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudabw.report.bandwidth_table import print_bandwidth
+from cudabw.report.latency_table import print_latency
 from cudabw.report.launch_table import print_launches
 from cudabw.report.limits_table import print_limits
 
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
 
 def print_run(result: RunResult, console: Console) -> None:
     """Print the tables of all benchmarks of a run."""
+    small = result.latency_cases or result.small_copies_cases
     print_bandwidth(result, console)
-    if result.bandwidth_cases and result.launch_cases:
+    if result.bandwidth_cases and small:
+        console.print()
+    print_latency(result, console)
+    if (result.bandwidth_cases or small) and result.launch_cases:
         console.print()
     print_launches(result, console)
     if result.limits and result.cases:

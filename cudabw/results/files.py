@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 def to_document(result: RunResult) -> dict[str, Any]:
     """The run as JSON-able data, in the order a reader wants it: what ran, on what, what came out."""
     data = asdict(result)
-    if result.launch_overhead is None:
-        del data["launch_overhead"]
+    for found in ("launch_overhead", "small_copies"):
+        if data[found] is None:
+            del data[found]
     return {
         "schema": SCHEMA_VERSION,
         "tool": {"name": "cudabw", "version": data.pop("tool_version")},

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from cudabw.results.latency import LatencyCase
+from cudabw.results.launch import LaunchCase
 from cudabw.results.model import CaseResult
 from cudabw.units import format_size
 
 if TYPE_CHECKING:
-    from cudabw.results.model import Case
+    from cudabw.results.launch import Seconds
+    from cudabw.results.model import Case, Rate
 
 _USUAL_ENGINE = "driver"
 
@@ -29,7 +32,8 @@ class Headline:
     """The main figure of a measured case.
 
     Attributes:
-        quantity: What it is: of copies their rate, of launches the time of the submitting call.
+        quantity: What it is: of bandwidth a rate, of small copies the time of one, of launches that of the submitting
+            call.
         median: As in its results.
         trials: The samples of each trial, in the quantity's unit; one or more of each.
     """
@@ -41,12 +45,19 @@ class Headline:
 
 def headline_of(case: Case) -> Headline | None:
     """The main figure of a case; None where it has none, or no samples."""
-    figure = case.rate_bytes_per_s if isinstance(case, CaseResult) else case.submit_s
-    trials = _rates(case) if isinstance(case, CaseResult) else tuple(trial.submit_s for trial in case.trials)
+    quantity, figure, trials = _figure_of(case)
     if figure is None or not any(trials):
         return None
-    quantity = Quantity.RATE if isinstance(case, CaseResult) else Quantity.TIME
     return Headline(quantity, figure.median, tuple(trial for trial in trials if trial))
+
+
+def _figure_of(case: Case) -> tuple[Quantity, Rate | Seconds | None, tuple[tuple[float, ...], ...]]:
+    if isinstance(case, CaseResult):
+        return Quantity.RATE, case.rate_bytes_per_s, _rates(case)
+    if isinstance(case, LaunchCase):
+        return Quantity.TIME, case.submit_s, tuple(trial.submit_s for trial in case.trials)
+    seconds = case.seconds if isinstance(case, LatencyCase) else case.per_copy_s
+    return Quantity.TIME, seconds, tuple(trial.samples_s for trial in case.trials)
 
 
 def _rates(case: CaseResult) -> tuple[tuple[float, ...], ...]:
@@ -55,7 +66,12 @@ def _rates(case: CaseResult) -> tuple[tuple[float, ...], ...]:
 
 def label_of(case: Case) -> str:
     """What a person calls a case."""
+    if isinstance(case, LaunchCase):
+        return f"launch {case.mode}, {case.args} {case.arg_type}" if case.args else f"launch {case.mode}, no arguments"
+    size = format_size(case.size_bytes)
     if isinstance(case, CaseResult):
         engine = "" if case.engine == _USUAL_ENGINE else f" {case.engine}"
-        return f"{case.kind}{engine} {case.direction} {format_size(case.size_bytes)}"
-    return f"launch {case.mode}, {case.args} {case.arg_type}" if case.args else f"launch {case.mode}, no arguments"
+        return f"{case.kind}{engine} {case.direction} {size}"
+    if isinstance(case, LatencyCase):
+        return f"{case.kind} {case.direction} {size} {str(case.pace).replace('_', ' ')}"
+    return f"{case.kind} {case.direction} {case.copies} x {size} {case.way}"

@@ -12,6 +12,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
+from cudabw.results.latency import LatencyCase, SmallCopiesCase
 from cudabw.results.launch import NO_ARGUMENTS, LaunchCase
 from cudabw.results.model import CaseResult
 
@@ -166,7 +167,13 @@ def _link_shares(cases: Sequence[Case], _result: RunResult) -> Iterable[_Figure]
 
 
 def _times(cases: Sequence[Case], _result: RunResult) -> Iterable[_Figure]:
-    return (_Figure(case.id, case.submit_s, _why_missing(case)) for case in _launches(cases))
+    for case in cases:
+        if isinstance(case, LaunchCase):
+            yield _Figure(case.id, case.submit_s, _why_missing(case))
+        elif isinstance(case, LatencyCase):
+            yield _Figure(case.id, case.seconds, _why_missing(case))
+        elif isinstance(case, SmallCopiesCase):
+            yield _Figure(case.id, case.per_copy_s, _why_missing(case))
 
 
 def _slopes(cases: Sequence[Case], result: RunResult) -> Iterable[_Figure]:
@@ -194,6 +201,6 @@ _FIGURES: Final[Mapping[Bound, Callable[[Sequence[Case], RunResult], Iterable[_F
 _WANTED: Final = {
     Bound.MIN_RATE: "a rate",
     Bound.MIN_LINK: "a rate",
-    Bound.MAX_TIME: "launches",
+    Bound.MAX_TIME: "a time",
     Bound.MAX_PER_ARGUMENT: "launches with arguments",
 }

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from cudabw.results.latency import LatencyCase, SmallCopies, SmallCopiesCase
     from cudabw.results.launch import LaunchCase
     from cudabw.results.launch_sets import LaunchOverhead
     from cudabw.results.limits import LimitResult
@@ -222,7 +223,7 @@ class CaseResult:
         return pages_by_node(self.trials)
 
 
-Case: TypeAlias = "CaseResult | LaunchCase"
+Case: TypeAlias = "CaseResult | LaunchCase | LatencyCase | SmallCopiesCase"
 """The result of one case, of whatever benchmark."""
 
 
@@ -249,6 +250,7 @@ class RunResult:
         tags: What the user calls this run, by ``--tag``.
         cases: Of all benchmarks of the run.
         launch_overhead: What launches showed beyond their cases; not in the document where none were measured.
+        small_copies: What many small copies did, likewise.
         limits: Whether the limits that a suite sets are met.
         warnings: What may distort the figures, one sentence each.
         interrupted: Whether a signal ended the run early.
@@ -263,6 +265,7 @@ class RunResult:
     tags: Mapping[str, str] = field(default_factory=dict)
     cases: tuple[Case, ...] = ()
     launch_overhead: LaunchOverhead | None = None
+    small_copies: SmallCopies | None = None
     limits: tuple[LimitResult, ...] = ()
     warnings: tuple[str, ...] = ()
     interrupted: bool = False
@@ -277,4 +280,20 @@ class RunResult:
     @property
     def launch_cases(self) -> tuple[LaunchCase, ...]:
         """The cases that launched kernels."""
-        return tuple(case for case in self.cases if not isinstance(case, CaseResult))
+        from cudabw.results.launch import LaunchCase
+
+        return tuple(case for case in self.cases if isinstance(case, LaunchCase))
+
+    @property
+    def latency_cases(self) -> tuple[LatencyCase, ...]:
+        """The cases of one copy at a time."""
+        from cudabw.results.latency import LatencyCase
+
+        return tuple(case for case in self.cases if isinstance(case, LatencyCase))
+
+    @property
+    def small_copies_cases(self) -> tuple[SmallCopiesCase, ...]:
+        """The cases of many copies at once."""
+        from cudabw.results.latency import SmallCopiesCase
+
+        return tuple(case for case in self.cases if isinstance(case, SmallCopiesCase))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import TypeAlias
 
 from cudabw.results.model import SCHEMA_VERSION
 
@@ -62,6 +63,33 @@ class PlannedLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedCopies:
+    """Small copies before they are measured; attributes as of :class:`PlannedCase`.
+
+    Attributes:
+        size_bytes: Of one copy.
+        copies: How many are made at once.
+        how: The pace of one, or the way of many.
+    """
+
+    id: str
+    benchmark: str
+    kind: str
+    direction: str
+    size_bytes: int
+    copies: int
+    how: str
+    trials: int
+    named: bool
+    host_bytes: int
+    device_bytes: int
+    copied_bytes: int
+
+
+Planned: TypeAlias = PlannedCase | PlannedLaunch | PlannedCopies
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedSection:
     """The cases of one section.
 
@@ -72,7 +100,7 @@ class PlannedSection:
             number of trials is fixed.
     """
 
-    cases: tuple[PlannedCase | PlannedLaunch, ...]
+    cases: tuple[Planned, ...]
     time_budget_s: float | None
     seconds: float
     precision: float | None = None
@@ -97,7 +125,7 @@ class RunPlan:
     touch_bytes_per_s: float
 
     @property
-    def cases(self) -> tuple[PlannedCase | PlannedLaunch, ...]:
+    def cases(self) -> tuple[Planned, ...]:
         """The cases of all sections."""
         return tuple(case for section in self.sections for case in section.cases)
 

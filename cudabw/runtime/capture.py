@@ -106,11 +106,21 @@ class Graph:
             ClosedError: The graph, the stream or some of the memory was closed.
             CudabwError: Some of the memory would have to wait during a capture.
         """
-        if self._executable is None:
-            raise ClosedError("this graph was closed")
+        executable = self.executable
         with guard(stream.device, self._uses):
             take(self._uses, stream, stream.device.waits, reaches=True)
-            self.device.call("cuGraphLaunch", self._executable, stream.handle)
+            self.device.call("cuGraphLaunch", executable, stream.handle)
+
+    @property
+    def executable(self) -> Any:  # noqa: ANN401 - the bindings' handle type
+        """The driver's ``CUgraphExec``.
+
+        Raises:
+            ClosedError: The graph was closed.
+        """
+        if self._executable is None:
+            raise ClosedError("this graph was closed")
+        return self._executable
 
     def close(self) -> None:
         """Forget the graph; launches that are queued still run. The memory stays marked until it is reset."""

@@ -13,6 +13,7 @@ RUNS = {
     "bandwidth": ("bandwidth", *EMULATED, "--all", "--size", "4KiB,1MiB"),
     "directions": ("bandwidth", *EMULATED, "--pinned", "--direction", "bidirectional", "--direction", "d2d"),
     "refused": ("bandwidth", *EMULATED, "--pinned", "--size", "4KiB,200TiB"),
+    "small copies": ("latency", *EMULATED, "--size", "64,4KiB", "--direction", "h2d"),
     "launches": ("launch-overhead", *EMULATED, "--args", "0,2"),
     "a suite": ("run", "smoke", "--trials", "2", "--size", "4KiB"),
 }

@@ -22,7 +22,8 @@ BANDWIDTH_KEYS = (
 )
 SECTION = "version = 1\n[[bandwidth]]\n"
 BANDWIDTH_KEYS = (
-    "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, time_budget, threads, slot, numa."
+    "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, effort, precision, time_budget, "
+    "threads, slot, numa."
 )
 
 parse = partial(parse_suite, source="ci.toml", vocabulary=VOCABULARY)
@@ -114,17 +115,17 @@ def test_what_is_given_twice_is_taken_once():
         (
             "version = 1",
             "ci.toml: nothing to run: the suite has no section",
-            "Add one of [[bandwidth]], [[launch_overhead]].",
+            "Add one of [[bandwidth]], [[latency]], [[launch_overhead]].",
         ),
         (
             "version = 1\nbandwidth = []",
             "ci.toml: nothing to run: the suite has no section",
-            "Add one of [[bandwidth]], [[launch_overhead]].",
+            "Add one of [[bandwidth]], [[latency]], [[launch_overhead]].",
         ),
         (
             "version = 1\n[[bandwith]]",
             "ci.toml: unknown key 'bandwith' (did you mean 'bandwidth'?)",
-            "The keys of a suite are version, backend, device, bandwidth, launch_overhead, limits.",
+            "The keys of a suite are version, backend, device, bandwidth, latency, launch_overhead, limits.",
         ),
         (
             SECTION + "[[bandwidth]]\nkind = 1",

@@ -9,7 +9,7 @@ default stream does.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from cudabw.driver.emulated.address_space import AddressSpace, Span
 from cudabw.driver.emulated.calls import Handle, HostPointer, Surface, entry, host_address, integer
 from cudabw.driver.emulated.clock import Work
 from cudabw.driver.emulated.refusals import ILLEGAL_ADDRESS, INVALID_VALUE, STREAM_CAPTURE_IMPLICIT, Refusal
-from cudabw.driver.emulated.streams import Operation, Record, Stream
+from cudabw.driver.emulated.streams import Operation, Record, Stream, in_order
 from cudabw.driver.emulated.transfer import direction_of, host_kind, move
 
 if TYPE_CHECKING:
@@ -190,13 +190,16 @@ class Copies(Surface):
         self, destination: int, to: Lookup, source: int, frm: Lookup, nbytes: int, stream_handle: Handle
     ) -> None:
         stream = self._machine.handles.find(integer(stream_handle), Stream)
-        self._submit_copy(stream, Transfer(self._machine, destination, to, source, frm, nbytes))
+        self._submit_copies(stream, [Transfer(self._machine, destination, to, source, frm, nbytes)])
 
-    def _submit_copy(self, stream: Stream, transfer: Transfer) -> None:
-        if transfer.holds_caller and stream.capture is None:
-            _run_and_wait(self._machine, stream, transfer.operation())
+    def _submit_copies(self, stream: Stream, transfers: Sequence[Transfer]) -> None:
+        """Queue copies as one operation."""
+        operations = [transfer.operation() for transfer in transfers]
+        operation = operations[0] if len(operations) == 1 else in_order(operations)
+        if any(transfer.holds_caller for transfer in transfers) and stream.capture is None:
+            _run_and_wait(self._machine, stream, operation)
         else:
-            stream.submit(transfer.operation())
+            stream.submit(operation)
 
     def _queue(self, stream_handle: Handle, operation: Operation) -> None:
         self._machine.handles.find(integer(stream_handle), Stream).submit(operation)

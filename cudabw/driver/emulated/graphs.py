@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from cuda.bindings import driver as cuda
 
 from cudabw.driver.emulated.calls import Enumerator, Handle, Surface, entry, integer
-from cudabw.driver.emulated.clock import NO_WORK, Work
 from cudabw.driver.emulated.machine import THREAD_LOCAL_CAPTURE
 from cudabw.driver.emulated.refusals import (
     ILLEGAL_STATE,
@@ -18,7 +17,7 @@ from cudabw.driver.emulated.refusals import (
     STREAM_CAPTURE_WRONG_THREAD,
     Refusal,
 )
-from cudabw.driver.emulated.streams import Capture, Operation, Stream
+from cudabw.driver.emulated.streams import Capture, Operation, Stream, in_order
 
 RELAXED_CAPTURE = THREAD_LOCAL_CAPTURE + 1
 
@@ -96,15 +95,9 @@ class Graphs(Surface):
         graph = self._machine.handles.find(integer(hGraphExec), ExecutableGraph)
         stream = self._machine.handles.find(integer(hStream), Stream)
 
-        def body(running: Stream) -> Work:
-            submitted_at = running.submitted_at
-            for operation in graph.operations:
-                running.execute(operation, submitted_at)
-            return NO_WORK
-
         if stream.capture is None:
             self._machine.clock.spend("launch")
-        stream.submit(Operation(body))
+        stream.submit(in_order(graph.operations))
 
     @entry()
     def cuGraphExecDestroy(self, hGraphExec: Handle) -> None:

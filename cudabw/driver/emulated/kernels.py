@@ -111,9 +111,22 @@ def copy(launch: Launch, device: DeviceView) -> None:
     device.copy(destination, source, nbytes)
 
 
+def copies(launch: Launch, device: DeviceView) -> None:
+    """``cudabw_copies(u64 table, u64 count)``: copies of (destination, source, bytes) each."""
+    table, count = launch.unpack("QQ")
+    for row in device.array(table, 3 * count, np.uint64).reshape(-1, 3):
+        device.copy(*map(int, row))
+
+
 def known_kernels() -> Mapping[str, Kernel]:
     """Kernels by name; a name that ends in ``*`` stands for all that begin with the rest."""
-    return {"cudabw_null*": null, "cudabw_fill_u32": fill_u32, "cudabw_add_u32": add_u32, "cudabw_copy": copy}
+    return {
+        "cudabw_null*": null,
+        "cudabw_fill_u32": fill_u32,
+        "cudabw_add_u32": add_u32,
+        "cudabw_copy": copy,
+        "cudabw_copies": copies,
+    }
 
 
 def find_kernel(kernels: Mapping[str, Kernel], name: str) -> Kernel | None:

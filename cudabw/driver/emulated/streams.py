@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cudabw.driver.emulated.clock import NO_WORK, Clock, Work
@@ -61,6 +61,18 @@ class Operation:
 
     body: Callable[[Stream], Work]
     finished: Callable[[float], None] = _ignore
+
+
+def in_order(operations: Sequence[Operation]) -> Operation:
+    """Several operations, one after the other, as one."""
+
+    def body(running: Stream) -> Work:
+        submitted_at = running.submitted_at
+        for operation in operations:
+            running.execute(operation, submitted_at)
+        return NO_WORK
+
+    return Operation(body)
 
 
 class Record:

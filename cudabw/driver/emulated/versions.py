@@ -53,22 +53,25 @@ class Shared(Memory, Copies, Graphs):
         sources: Sequence[Handle],
         sizes: Sequence[int],
         count: int,
+        attributes: Sequence[Structure],
         attribute_starts: Sequence[int],
         attribute_count: int,
         stream_handle: Handle,
     ) -> None:
-        """Queue several copies; none is queued if one of them cannot be. Pageable memory holds the caller."""
+        """Queue several copies as one operation; none is queued if one cannot be. Pageable memory holds the caller."""
         stream = self._machine.handles.find(integer(stream_handle), Stream)
         starts = list(attribute_starts)[:attribute_count]
         if count < 1 or not 1 <= attribute_count <= count or starts[0] != 0 or starts != sorted(set(starts)):
+            raise Refusal(INVALID_VALUE)
+        # When sources are read makes no difference here, but it must be said.
+        if any(not int(attribute.srcAccessOrder) for attribute in attributes[:attribute_count]):
             raise Refusal(INVALID_VALUE)
         batch = list(zip(destinations, sources, sizes, strict=True))[:count]
         transfers = [
             Transfer(self._machine, integer(destination), EITHER, integer(source), EITHER, integer(size))
             for destination, source, size in batch
         ]
-        for transfer in transfers:
-            self._submit_copy(stream, transfer)
+        self._submit_copies(stream, transfers)
 
 
 class Bindings13(Shared):
@@ -94,13 +97,13 @@ class Bindings13(Shared):
         srcs: Sequence[Handle],
         sizes: Sequence[int],
         count: int,
-        attrs: Sequence[Structure],  # noqa: ARG002 - when sources are read makes no difference here
+        attrs: Sequence[Structure],
         attrsIdxs: Sequence[int],
         numAttrs: int,
         hStream: Handle,
     ) -> None:
         """Queue several copies."""
-        self._copy_batch(dsts, srcs, sizes, count, attrsIdxs, numAttrs, hStream)
+        self._copy_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream)
 
     @entry(values=6)
     def cuStreamGetCaptureInfo(self, hStream: Handle) -> tuple[Any, ...]:
@@ -129,13 +132,13 @@ class Bindings12(Shared):
         srcs: Sequence[Handle],
         sizes: Sequence[int],
         count: int,
-        attrs: Sequence[Structure],  # noqa: ARG002 - when sources are read makes no difference here
+        attrs: Sequence[Structure],
         attrsIdxs: Sequence[int],
         numAttrs: int,
         hStream: Handle,
     ) -> int:
         """Queue several copies; the index of a copy that fails is always 0 here."""
-        self._copy_batch(dsts, srcs, sizes, count, attrsIdxs, numAttrs, hStream)
+        self._copy_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream)
         return 0
 
     @entry(values=5)

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 def read(name: str) -> str:
     """The text of a file of this directory, without its ending.
 
-    ``words`` holds ``cudabw_fill_u32`` and ``cudabw_add_u32``, each of ``(u64 dst, u32 value, u64 count)``.
+    ``words`` holds ``cudabw_fill_u32`` and ``cudabw_add_u32``, each of ``(u64 dst, u32 value, u64 count)``; ``copy``
+    and ``copies`` hold the kernels of those names, which copy their bytes by the same instructions (``copy_bytes``).
     """
-    return resources.files(__name__).joinpath(f"{name}.ptx").read_text("ascii")
+    text = resources.files(__name__).joinpath(f"{name}.ptx").read_text("ascii")
+    return text.replace("@COPY@", read("copy_bytes")) if "@COPY@" in text else text
 
 
 def null_kernel(types: Iterable[TypeSpecification]) -> tuple[str, str]:

@@ -263,6 +263,40 @@ def parse(text):
     return program, labels
 
 
+def run_grid(text, memory, parameters, grid, threads):
+    program, labels = parse(text)
+    for x in range(grid[0]):
+        for y in range(grid[1]):
+            for thread in range(threads):
+                specials = {
+                    "ntid.x": threads,
+                    "nctaid.x": grid[0],
+                    "nctaid.y": grid[1],
+                    "ctaid.x": x,
+                    "ctaid.y": y,
+                    "tid.x": thread,
+                }
+                Thread(memory, parameters, specials).run(program, labels)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    blocks=st.lists(st.tuples(st.integers(0, 150), st.integers(0, 31), st.integers(0, 31)), min_size=0, max_size=5),
+    grid=st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 7)]),
+)
+def test_the_instructions_of_many_copies_move_each_block_of_their_table(noise, blocks, grid):
+    # Each block has 256 bytes to itself: destinations, then sources, then the table.
+    sources, table = 256 * len(blocks), 512 * len(blocks)
+    rows = [(256 * n + to, sources + 256 * n + at, nbytes) for n, (nbytes, to, at) in enumerate(blocks)]
+    memory = bytearray(noise[:table].tobytes()) + np.array(rows, np.uint64).tobytes()
+    memory[:sources] = b"\xa5" * sources
+    expected = bytearray(memory)
+    for to, at, nbytes in rows:
+        expected[to : to + nbytes] = memory[at : at + nbytes]
+    run_grid(ptx.read("copies"), memory, {"table": table, "count": len(rows)}, grid, 32)
+    assert memory == expected
+
+
 @settings(deadline=None, max_examples=150)
 @given(
     nbytes=st.integers(0, 400),
@@ -272,7 +306,6 @@ def parse(text):
     threads=st.sampled_from([16, 32]),
 )
 def test_the_instructions_move_exactly_the_bytes_in_aligned_accesses(noise, nbytes, to, at, blocks, threads):
-    program, labels = parse(ptx.read("copy"))
     # No further than the whole 16 bytes around the source may be read.
     source = 512
     memory = bytearray(noise[: source + -(-(at + nbytes) // 16) * 16].tobytes())
@@ -280,8 +313,5 @@ def test_the_instructions_move_exactly_the_bytes_in_aligned_accesses(noise, nbyt
     expected = bytearray(memory)
     expected[to : to + nbytes] = memory[source + at : source + at + nbytes]
     parameters = {"dst": to, "src": source + at, "nbytes": nbytes}
-    for block in range(blocks):
-        for thread in range(threads):
-            specials = {"ntid.x": threads, "nctaid.x": blocks, "ctaid.x": block, "tid.x": thread}
-            Thread(memory, parameters, specials).run(program, labels)
+    run_grid(ptx.read("copy"), memory, parameters, (blocks, 1), threads)
     assert memory == expected

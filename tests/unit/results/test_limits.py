@@ -109,7 +109,7 @@ def test_a_case_without_a_figure_cannot_be_told_and_says_why(bound):
 @pytest.mark.parametrize(
     ("bound", "wanted"),
     [
-        (Bound.MAX_TIME, "launches"),
+        (Bound.MAX_TIME, "a time"),
         (Bound.MAX_PER_ARGUMENT, "launches with arguments"),
         (Bound.MIN_RATE, None),
     ],

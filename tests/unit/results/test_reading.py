@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cudabw import __version__
-from cudabw.benchmarks.api import measure_bandwidth, measure_launch_overhead
+from cudabw.benchmarks.api import measure_bandwidth, measure_latency, measure_launch_overhead
 from cudabw.errors import ResultFileError
-from cudabw.results import launch, launch_sets, model
+from cudabw.results import latency, launch, launch_sets, model
 from cudabw.results.files import to_document, to_json
+from cudabw.results.latency import LatencyCase, SmallCopiesCase
 from cudabw.results.launch import LaunchCase
 from cudabw.results.launch_sets import LaunchOverhead
 from cudabw.results.limits import LimitResult, LimitState
@@ -69,8 +70,9 @@ def changed(path, value):
         lambda: measure_bandwidth(backend="emulated", sizes=[1 << 47], trials=1),
         lambda: measure_bandwidth(backend="emulated", device=9),
         lambda: measure_launch_overhead(backend="emulated", args=[0, 2], arg_types=["buffer", "mixed"], trials=2),
+        lambda: measure_latency(backend="emulated", kinds=["pinned"], sizes=[64, 1024], copies=2, trials=2),
     ],
-    ids=["bandwidth", "refused", "never began", "launches"],
+    ids=["bandwidth", "refused", "never began", "launches", "small copies"],
 )
 def test_a_real_run_is_valid_and_comes_back_as_it_was(measure, closed_schema):
     run = measure()
@@ -85,7 +87,12 @@ JSON_VALUES = st.recursive(
     lambda members: st.lists(members, max_size=2) | st.dictionaries(st.text(), members, max_size=2),
     max_leaves=4,
 )
-HEADLINES = {CaseResult: ("rate_bytes_per_s",), LaunchCase: ("submit_s",)}
+HEADLINES = {
+    CaseResult: ("rate_bytes_per_s",),
+    LaunchCase: ("submit_s",),
+    LatencyCase: ("seconds",),
+    SmallCopiesCase: ("per_copy_s",),
+}
 
 
 @st.composite
@@ -136,7 +143,9 @@ def test_the_class_of_every_case_is_known_by_its_benchmark():
 
 
 def test_every_class_of_the_model_has_a_shape():
-    classes = [cls for module in (model, launch, launch_sets) for cls in vars(module).values() if is_dataclass(cls)]
+    classes = [
+        cls for module in (latency, model, launch, launch_sets) for cls in vars(module).values() if is_dataclass(cls)
+    ]
     assert RunResult in classes
     assert LaunchOverhead in classes
     for cls in classes:

@@ -111,7 +111,9 @@ def _copies(call):
         call(f"cuMemcpy{suffix}", two, one, 64, *rest)
         call(f"cuMemsetD8{suffix}", one, 0, 64, *rest)
     call("cuMemcpyPeerAsync", one, context, two, context, 64, stream)
-    call("cuMemcpyBatchAsync", [one], [two], [64], 1, [cuda.CUmemcpyAttributes()], [0], 1, stream)
+    attributes = cuda.CUmemcpyAttributes()
+    attributes.srcAccessOrder = cuda.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+    call("cuMemcpyBatchAsync", [one], [two], [64], 1, [attributes], [0], 1, stream)
     call("cuMemsetD32Async", one, 0, 16, stream)
     call("cuMemsetD2D8Async", one, 16, 0, 8, 2, stream)
 

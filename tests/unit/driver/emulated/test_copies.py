@@ -3,6 +3,7 @@ import pytest
 from cuda.bindings import driver as cuda
 
 from cudabw.driver.emulated import Shape
+from cudabw.driver.emulated.clock import ModelledClock
 
 MAPPED = 2
 
@@ -14,6 +15,8 @@ def pattern():
 
 def batch_arguments(destinations, sources, sizes, stream, starts=(0,), number=1):
     attributes = [cuda.CUmemcpyAttributes() for _ in starts]
+    for attribute in attributes:
+        attribute.srcAccessOrder = cuda.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
     return destinations, sources, sizes, len(sizes), attributes, list(starts), number, stream
 
 
@@ -179,6 +182,25 @@ def test_a_batch_needs_attributes_for_every_copy(rig, starts, number):
     stream, device = rig.stream(), rig.device(64)
     arguments = batch_arguments([device, device], [rig.device(64)] * 2, [64, 64], stream, starts, number)
     assert rig.status("cuMemcpyBatchAsync", *arguments) == 1
+
+
+def test_a_batch_needs_to_know_when_its_sources_are_read(rig):
+    arguments = batch_arguments([rig.device(64)], [rig.device(64)], [64], rig.stream())
+    assert rig.status("cuMemcpyBatchAsync", *arguments) == 0
+    arguments[4][0].srcAccessOrder = cuda.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_INVALID
+    assert rig.status("cuMemcpyBatchAsync", *arguments) == 1
+
+
+def test_a_batch_is_submitted_once_whatever_its_length(make_rig):
+    clock = ModelledClock({"d2d": 64e6}, submit_s=5e-6)
+    rig = make_rig(clock=clock)
+    stream, one, two = rig.stream(), rig.device(128), rig.device(128)
+    arguments = batch_arguments([one, one + 64], [two, two + 64], [64, 64], stream)
+    before = clock.now()
+    assert rig.status("cuMemcpyBatchAsync", *arguments) == 0
+    assert clock.now() - before == pytest.approx(5e-6)
+    rig.call("cuStreamSynchronize", stream)
+    assert clock.now() - before == pytest.approx(7e-6)
 
 
 def test_peer_copies_go_to_the_context_that_owns_the_memory(make_rig):

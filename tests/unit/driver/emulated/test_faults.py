@@ -43,7 +43,9 @@ def test_the_bytes_of_a_batch_count_together(make_rig):
 
     def batch(sizes):
         ends = [device] * len(sizes), [other] * len(sizes)
-        return rig.status("cuMemcpyBatchAsync", *ends, sizes, len(sizes), [cuda.CUmemcpyAttributes()], [0], 1, stream)
+        attributes = cuda.CUmemcpyAttributes()
+        attributes.srcAccessOrder = cuda.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+        return rig.status("cuMemcpyBatchAsync", *ends, sizes, len(sizes), [attributes], [0], 1, stream)
 
     assert batch([64, 35]) == 0
     assert batch([64, 36]) == 46

@@ -1,0 +1,242 @@
+"""From the samples of small copies to results, and from where on a way to make many of them is worth it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cudabw import stats
+from cudabw.benchmarks.latency_plan import OneCopy
+from cudabw.benchmarks.outcome import failure_of
+from cudabw.measuring.judging import Judgement, converged, judge
+from cudabw.measuring.pairing import seconds_over
+from cudabw.measuring.slowdown import MOST_REPEATS
+from cudabw.results.latency import (
+    LATENCY,
+    SMALL_COPIES,
+    LatencyCase,
+    LoopSuffices,
+    Pace,
+    SmallCopies,
+    SmallCopiesCase,
+    Way,
+    WayPays,
+)
+from cudabw.results.model import Clock, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from cudabw.benchmarks.latency_plan import PlannedLatency
+    from cudabw.errors import CudabwError
+    from cudabw.measuring.effort import Effort
+    from cudabw.results.latency import CopyTrial
+    from cudabw.results.launch import Seconds
+
+
+@dataclass(slots=True)
+class CaseDraws:
+    """What is known of a case while it is measured.
+
+    Attributes:
+        planned: The case.
+        effort: How much is done for it.
+        times: How often a batch does the work; None before it was found.
+        clock: That timed it.
+        gated: Whether a gate kept the time to queue out.
+        tick_s: Of the clock.
+        driver_says: Of its memory.
+        slowed_by: What slowed the GPU down in trials that were repeated or kept.
+        repeated: Trials that were taken again for that.
+        throttled: Trials that were kept all the same.
+        state: What the failure of a trial means; ``ok`` before any.
+        reason: Of it.
+        doubted: Whether that failure is the case's own, which puts its earlier figures in doubt.
+    """
+
+    planned: PlannedLatency
+    effort: Effort
+    trials: list[CopyTrial] = field(default_factory=list)
+    times: int | None = None
+    clock: Clock | None = None
+    gated: bool | None = None
+    tick_s: float | None = None
+    driver_says: str | None = None
+    slowed_by: dict[str, None] = field(default_factory=dict)
+    repeated: int = 0
+    throttled: int = 0
+    state: State = State.OK
+    reason: str | None = None
+    doubted: bool = False
+
+    def fail(self, error: CudabwError) -> None:
+        """No further trial is taken."""
+        self.state, self.reason = failure_of(error)
+        self.doubted = self.state is State.WRONG_DATA
+
+    def doubt(self) -> None:
+        """The device survived the failure, so it was the case's own; memory refused later says nothing of a figure."""
+        self.doubted = self.state in (State.WRONG_DATA, State.FAILED)
+
+    def repeats(self, slowed_by: Sequence[str]) -> bool:
+        """Whether a trial is to be taken again because the GPU was slowed down by this, and count it."""
+        if not slowed_by:
+            return False
+        self.slowed_by.update(dict.fromkeys(slowed_by))
+        again = self.repeated < MOST_REPEATS
+        self.repeated += again
+        self.throttled += not again
+        return again
+
+    @property
+    def enough(self) -> bool:
+        """Whether a further trial would not change what the case is worth."""
+        precision = self.effort.precision
+        if self.state is not State.OK or precision is None or not self.trials:
+            return True
+        return converged(self._seconds(), precision)
+
+    def result(self, ended_because: str | None) -> LatencyCase | SmallCopiesCase:
+        """The case's result; without a trial, it failed for the reason that ended the run."""
+        measured = bool(self.trials) and not self.doubted
+        state, reason = self._worth(ended_because) if measured else self._unmeasured(ended_because)
+        common: dict[str, Any] = {
+            "id": self.planned.id,
+            "kind": self.planned.cell.kind,
+            "direction": self.planned.cell.direction,
+            "size_bytes": self.planned.cell.size_bytes,
+            "state": state,
+            "reason": reason,
+            "named": self.planned.named,
+            "verified": True if measured else False if state is State.WRONG_DATA else None,
+            "tick_s": self.tick_s,
+            "submit_s": self._submit_s() if measured else None,
+            "driver_says": self.driver_says,
+            "notes": tuple(self._notes(ended_because)) if measured else (),
+            "trials": tuple(self.trials),
+        }
+        seconds = self._seconds() if measured else None
+        cell, how = self.planned.cell, self.planned.how
+        if isinstance(cell, OneCopy):
+            seen: dict[str, Any] = {"clock": self.clock, "gated": self.gated}
+            return LatencyCase(benchmark=LATENCY, pace=Pace(how), seconds=seconds, **seen, **common)
+        return SmallCopiesCase(
+            benchmark=SMALL_COPIES,
+            copies=cell.copies,
+            way=Way(how),
+            per_copy_s=seconds,
+            build_s=_over([(trial.build_s,) for trial in self.trials if measured and trial.build_s is not None]),
+            **common,
+        )
+
+    def _seconds(self) -> Seconds:
+        return seconds_over([trial.samples_s for trial in self.trials], self._sample_tick_s)
+
+    def _submit_s(self) -> Seconds | None:
+        return _over([trial.submit_s for trial in self.trials if trial.submit_s], self._sample_tick_s)
+
+    @property
+    def _sample_tick_s(self) -> float:
+        """What the clock can tell of one copy: of queued ones it sees a batch, of others a turn."""
+        seen = self.times if self.planned.how is Pace.QUEUED else self.planned.cell.copies
+        return (self.tick_s or 0.0) / (seen or 1)
+
+    def _unmeasured(self, ended_because: str | None) -> Judgement:
+        return (State.FAILED, ended_because or "not measured") if self.state is State.OK else (self.state, self.reason)
+
+    def _worth(self, ended_because: str | None) -> Judgement:
+        return judge(
+            self._seconds(),
+            [stats.median(trial.samples_s) for trial in self.trials],
+            tick_s=self._sample_tick_s,
+            precision=self.effort.precision,
+            ended_because=self._ended_because(ended_because),
+            throttled=self._throttled(),
+        )
+
+    def _ended_because(self, run_ended: str | None) -> str:
+        if len(self.trials) >= self.effort.most:
+            return "1 trial" if self.effort.most == 1 else f"{len(self.trials)} trials"
+        return self.reason or run_ended or "time budget"
+
+    def _throttled(self) -> str | None:
+        if not self.throttled:
+            return None
+        said = f"the GPU was slowed down in {self.throttled} of {len(self.trials)} trials, also when repeated"
+        return f"{said} ({', '.join(self.slowed_by)})"
+
+    def _notes(self, ended_because: str | None) -> Iterator[str]:
+        if len(self.trials) < self.effort.least:
+            yield f"{len(self.trials)} of {self.effort.least} trials: {self._ended_because(ended_because)}"
+        if self.repeated:
+            repeated = "1 trial was" if self.repeated == 1 else f"{self.repeated} trials were"
+            yield f"{repeated} repeated, because the GPU was slowed down ({', '.join(self.slowed_by)})"
+        if self.clock is Clock.EVENT and not self.gated:
+            yield "no gate on this device: the time to queue may be in the figure"
+
+
+def _over(trials: Sequence[Sequence[float]], tick_s: float = 0.0) -> Seconds | None:
+    return seconds_over(trials, tick_s) if trials else None
+
+
+def small_copies_of(cases: Iterable[LatencyCase | SmallCopiesCase]) -> SmallCopies | None:
+    """From where on which way to make many copies is worth it; None where many were not made."""
+    many = [case for case in cases if isinstance(case, SmallCopiesCase)]
+    if not many:
+        return None
+    return SmallCopies(
+        tuple(found for row in _rows(many, lambda case: case.copies) for found in _loop_suffices(row)),
+        tuple(found for row in _rows(many, lambda case: case.size_bytes) for found in _way_pays(row)),
+    )
+
+
+def _rows(cases: Iterable[SmallCopiesCase], same: Callable[[SmallCopiesCase], int]) -> Iterable[list[SmallCopiesCase]]:
+    """The cases of one kind and direction that have something in common."""
+    rows: dict[tuple[str, str, int], list[SmallCopiesCase]] = {}
+    for case in cases:
+        rows.setdefault((case.kind, case.direction, same(case)), []).append(case)
+    return rows.values()
+
+
+def _loop_suffices(row: Sequence[SmallCopiesCase]) -> Iterator[LoopSuffices]:
+    first = row[0]
+    for way, points in _compared(row, lambda case: case.size_bytes):
+        start = _from_where_on((size, loop.low <= other.high) for size, loop, other in points)
+        sizes = tuple(size for size, _, _ in points)
+        yield LoopSuffices(first.kind, first.direction, way, first.copies, sizes, start)
+
+
+def _way_pays(row: Sequence[SmallCopiesCase]) -> Iterator[WayPays]:
+    first = row[0]
+    for way, points in _compared(row, lambda case: case.copies):
+        start = _from_where_on((copies, other.high < loop.low) for copies, loop, other in points)
+        numbers = tuple(copies for copies, _, _ in points)
+        yield WayPays(first.kind, first.direction, way, first.size_bytes, numbers, start)
+
+
+def _compared(
+    row: Sequence[SmallCopiesCase], varied: Callable[[SmallCopiesCase], int]
+) -> Iterator[tuple[Way, list[tuple[int, stats.Interval, stats.Interval]]]]:
+    """Each way but the loop, with the intervals of loop and way where both have one; two points at least."""
+    intervals = {(case.way, varied(case)): interval for case in row if (interval := _interval(case)) is not None}
+    for way in (way for way in Way if way is not Way.LOOP):
+        points = sorted(
+            {varied(case) for case in row if {(way, varied(case)), (Way.LOOP, varied(case))} <= {*intervals}}
+        )
+        if len(points) > 1:
+            yield way, [(point, intervals[Way.LOOP, point], intervals[way, point]) for point in points]
+
+
+def _interval(case: SmallCopiesCase) -> stats.Interval | None:
+    seconds = case.per_copy_s
+    if seconds is None or seconds.low is None or seconds.high is None:
+        return None
+    return stats.Interval(seconds.low, seconds.high)
+
+
+def _from_where_on(points: Iterable[tuple[int, bool]]) -> int | None:
+    """The first of the points from which on it holds for all; None where it does not for the last."""
+    start = None
+    for point, holds in points:
+        start = (point if start is None else start) if holds else None
+    return start
