@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudabw.report.bandwidth_table import print_bandwidth
+from cudabw.report.bandwidth_report import print_bandwidth_report
 from cudabw.report.launch_table import print_launches
 from cudabw.report.limits_table import print_limits
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def print_run(result: RunResult, console: Console) -> None:
     """Print the tables of all benchmarks of a run."""
-    print_bandwidth(result, console)
+    print_bandwidth_report(result, console)
     if result.bandwidth_cases and result.launch_cases:
         console.print()
     print_launches(result, console)

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from cudabw.results.model import CaseResult
+from cudabw.results.model import CaseResult, Pages
+from cudabw.results.setup_cost import SetupCase
 from cudabw.units import format_size
 
 if TYPE_CHECKING:
-    from cudabw.results.model import Case
+    from cudabw.results.launch import Seconds
+    from cudabw.results.model import Case, Rate
 
 _USUAL_ENGINE = "driver"
 
@@ -29,7 +31,8 @@ class Headline:
     """The main figure of a measured case.
 
     Attributes:
-        quantity: What it is: of copies their rate, of launches the time of the submitting call.
+        quantity: What it is: of copies their rate, of launches the time of the submitting call, of memory the time that
+            having it ready and giving it back takes.
         median: As in its results.
         trials: The samples of each trial, in the quantity's unit; one or more of each.
     """
@@ -41,11 +44,18 @@ class Headline:
 
 def headline_of(case: Case) -> Headline | None:
     """The main figure of a case; None where it has none, or no samples."""
-    figure = case.rate_bytes_per_s if isinstance(case, CaseResult) else case.submit_s
-    trials = _rates(case) if isinstance(case, CaseResult) else tuple(trial.submit_s for trial in case.trials)
+    if isinstance(case, CaseResult):
+        return _headline(Quantity.RATE, case.rate_bytes_per_s, _rates(case))
+    if isinstance(case, SetupCase):
+        return _headline(Quantity.TIME, case.total_s, tuple((trial.total_s,) for trial in case.trials))
+    return _headline(Quantity.TIME, case.submit_s, tuple(trial.submit_s for trial in case.trials))
+
+
+def _headline(
+    quantity: Quantity, figure: Rate | Seconds | None, trials: tuple[tuple[float, ...], ...]
+) -> Headline | None:
     if figure is None or not any(trials):
         return None
-    quantity = Quantity.RATE if isinstance(case, CaseResult) else Quantity.TIME
     return Headline(quantity, figure.median, tuple(trial for trial in trials if trial))
 
 
@@ -56,6 +66,9 @@ def _rates(case: CaseResult) -> tuple[tuple[float, ...], ...]:
 def label_of(case: Case) -> str:
     """What a person calls a case."""
     if isinstance(case, CaseResult):
+        pages = "" if case.pages is Pages.WARM else f" {case.pages}"
         engine = "" if case.engine == _USUAL_ENGINE else f" {case.engine}"
-        return f"{case.kind}{engine} {case.direction} {format_size(case.size_bytes)}"
+        return f"{case.kind}{pages}{engine} {case.direction} {format_size(case.size_bytes)}"
+    if isinstance(case, SetupCase):
+        return f"set up {case.kind} {format_size(case.size_bytes)}"
     return f"launch {case.mode}, {case.args} {case.arg_type}" if case.args else f"launch {case.mode}, no arguments"

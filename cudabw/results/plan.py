@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import TypeAlias
 
-from cudabw.results.model import SCHEMA_VERSION
+from cudabw.results.model import SCHEMA_VERSION, Pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class PlannedCase:
         copied_bytes: Estimate of what all of its trials copy.
         node: The NUMA node that its host memory goes to: a number, ``auto`` for the device's, ``all`` where it is not
             known which there are; null for no matter.
+        pages: The state of the host memory's pages.
     """
 
     id: str
@@ -37,6 +39,7 @@ class PlannedCase:
     device_bytes: int
     copied_bytes: int
     node: int | str | None = None
+    pages: Pages = Pages.WARM
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,25 @@ class PlannedLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedSetup:
+    """One kind and size of memory to have ready before it is measured; attributes as of :class:`PlannedCase`."""
+
+    id: str
+    benchmark: str
+    kind: str
+    size_bytes: int
+    trials: int
+    named: bool
+    host_bytes: int
+    device_bytes: int
+    copied_bytes: int = 0
+
+
+PlannedAny: TypeAlias = PlannedCase | PlannedLaunch | PlannedSetup
+"""A case of any benchmark."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedSection:
     """The cases of one section.
 
@@ -72,7 +94,7 @@ class PlannedSection:
             number of trials is fixed.
     """
 
-    cases: tuple[PlannedCase | PlannedLaunch, ...]
+    cases: tuple[PlannedAny, ...]
     time_budget_s: float | None
     seconds: float
     precision: float | None = None
@@ -97,7 +119,7 @@ class RunPlan:
     touch_bytes_per_s: float
 
     @property
-    def cases(self) -> tuple[PlannedCase | PlannedLaunch, ...]:
+    def cases(self) -> tuple[PlannedAny, ...]:
         """The cases of all sections."""
         return tuple(case for section in self.sections for case in section.cases)
 

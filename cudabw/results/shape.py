@@ -10,15 +10,21 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from cudabw.results import launch, launch_sets, limits, model
+from cudabw.results import fits, launch, launch_sets, limits, model, setup_cost
 from cudabw.results.launch import LaunchCase
 from cudabw.results.model import CaseResult
+from cudabw.results.setup_cost import SetupCase
 
-CASE_CLASSES: Final[dict[str, type]] = {"bandwidth": CaseResult, launch.BENCHMARK: LaunchCase}
+CASE_CLASSES: Final[dict[str, type]] = {
+    "bandwidth": CaseResult,
+    launch.BENCHMARK: LaunchCase,
+    setup_cost.BENCHMARK: SetupCase,
+}
 """What the cases of each benchmark are."""
 
 # Where the names stand that annotations use, also those that a module imports for its types alone.
-_NAMES: Final = {name: value for module in (launch, launch_sets, limits, model) for name, value in vars(module).items()}
+_MODULES: Final = (fits, launch, launch_sets, limits, model, setup_cost)
+_NAMES: Final = {name: value for module in _MODULES for name, value in vars(module).items()}
 
 
 @dataclass(frozen=True, slots=True)

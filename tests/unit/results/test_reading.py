@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from cudabw import __version__
 from cudabw.benchmarks.api import measure_bandwidth, measure_launch_overhead
 from cudabw.errors import ResultFileError
-from cudabw.results import launch, launch_sets, model
+from cudabw.results import fits, launch, launch_sets, model, setup_cost
 from cudabw.results.files import to_document, to_json
+from cudabw.results.fits import Fit
 from cudabw.results.launch import LaunchCase
 from cudabw.results.launch_sets import LaunchOverhead
 from cudabw.results.limits import LimitResult, LimitState
 from cudabw.results.model import CaseResult, DeviceInfo, Rate, RunError, RunResult, State, Trial
 from cudabw.results.reading import read_json, read_result
+from cudabw.results.setup_cost import SetupCase
 from cudabw.results.shape import CASE_CLASSES, fields_of
 
 SMALL = RunResult(
@@ -68,9 +70,17 @@ def changed(path, value):
         lambda: measure_bandwidth(backend="emulated", kinds=["pinned", "pageable", "managed"], sizes=[4096], trials=2),
         lambda: measure_bandwidth(backend="emulated", sizes=[1 << 47], trials=1),
         lambda: measure_bandwidth(backend="emulated", device=9),
+        lambda: measure_bandwidth(
+            backend="emulated",
+            kinds=["pageable", "registered"],
+            sizes=[4096 << step for step in range(5)],
+            trials=2,
+            first_touch=True,
+            setup_cost=True,
+        ),
         lambda: measure_launch_overhead(backend="emulated", args=[0, 2], arg_types=["buffer", "mixed"], trials=2),
     ],
-    ids=["bandwidth", "refused", "never began", "launches"],
+    ids=["bandwidth", "refused", "never began", "ready memory", "launches"],
 )
 def test_a_real_run_is_valid_and_comes_back_as_it_was(measure, closed_schema):
     run = measure()
@@ -85,7 +95,7 @@ JSON_VALUES = st.recursive(
     lambda members: st.lists(members, max_size=2) | st.dictionaries(st.text(), members, max_size=2),
     max_leaves=4,
 )
-HEADLINES = {CaseResult: ("rate_bytes_per_s",), LaunchCase: ("submit_s",)}
+HEADLINES = {CaseResult: ("rate_bytes_per_s",), LaunchCase: ("submit_s",), SetupCase: ("total_s",)}
 
 
 @st.composite
@@ -101,6 +111,8 @@ def made(draw, cls):
             values[name] = draw(values_of(types[name]).filter(lambda value: value is not None)) if measured else None
     if cls is LimitResult:
         values["reason"] = None if values["state"] is LimitState.PASS else draw(st.text())
+    if cls is Fit:
+        values["reason"] = draw(st.text()) if values["rate_bytes_per_s"] is None else None
     return cls(**values)
 
 
@@ -135,8 +147,11 @@ def test_the_class_of_every_case_is_known_by_its_benchmark():
     assert set(CASE_CLASSES.values()) == set(get_args(union))
 
 
+MODULES = (fits, launch, launch_sets, model, setup_cost)
+
+
 def test_every_class_of_the_model_has_a_shape():
-    classes = [cls for module in (model, launch, launch_sets) for cls in vars(module).values() if is_dataclass(cls)]
+    classes = [cls for module in MODULES for cls in vars(module).values() if is_dataclass(cls)]
     assert RunResult in classes
     assert LaunchOverhead in classes
     for cls in classes:
