@@ -204,6 +204,24 @@ def format_size_exact(nbytes: int) -> str:
     return f"{nbytes:,} byte" if nbytes == 1 else f"{nbytes:,} bytes"
 
 
+def format_about_size(nbytes: float) -> str:
+    """Show a size with two significant figures, in the largest binary unit of which there is at least one.
+
+    For estimates, of which more figures would promise too much.
+
+    Args:
+        nbytes: Bytes, 0 or more.
+
+    Raises:
+        ValueError: The size is negative or not finite.
+    """
+    if not 0 <= nbytes < math.inf:
+        raise ValueError(f"an estimated size is finite and not negative, not {nbytes} bytes")
+    unit = next(unit for unit in _SHOWN_UNITS if unit == "B" or nbytes >= _SIZE_UNITS[unit.lower()])
+    count = float(f"{nbytes / _SIZE_UNITS[unit.lower()]:.2g}")
+    return f"{count:.10g} {unit}"
+
+
 def format_rate(bytes_per_s: float) -> str:
     """Show a rate in decimal GB/s with three significant figures, whole from 1000 on; the number alone.
 
@@ -217,12 +235,13 @@ def format_rate(bytes_per_s: float) -> str:
     return _significant(bytes_per_s / 1e9)
 
 
-def format_seconds(s: float, *, ascii: bool = False) -> str:  # noqa: A002 - the keyword reads as what it asks for
-    """Show a time in ns, µs, ms or s with three significant figures, whole from 1000 s on.
+def format_seconds(s: float, *, ascii: bool = False, figures: int = 3) -> str:  # noqa: A002 - the keyword reads as what it asks for
+    """Show a time in ns, µs, ms or s with three significant figures or fewer, whole from 1000 s on.
 
     Args:
         s: Seconds; negative for a difference.
         ascii: Write ``us`` for ``µs``, for terminals and files that are not UTF-8.
+        figures: How many significant figures.
 
     Raises:
         ValueError: The time is not finite.
@@ -231,10 +250,10 @@ def format_seconds(s: float, *, ascii: bool = False) -> str:  # noqa: A002 - the
     if s == 0:
         return "0 s"
     for per_second, unit in ((1e9, "ns"), (1e6, "us" if ascii else "\u00b5s"), (1e3, "ms")):
-        shown = _significant(s * per_second)
+        shown = _significant(s * per_second, figures)
         if abs(float(shown)) < 1000:
             return f"{shown} {unit}"
-    return f"{_significant(s)} s"
+    return f"{_significant(s, figures)} s"
 
 
 def format_percent(fraction: float) -> str:
@@ -329,10 +348,10 @@ def _format_rounded_size(nbytes: int) -> str:
     return f"{shown} {unit}"
 
 
-def _significant(value: float) -> str:
-    """Give three significant figures, every figure before the point, and an exponent only below a millionth."""
+def _significant(value: float, figures: int = 3) -> str:
+    """Give so many significant figures, every figure before the point, and an exponent only below a millionth."""
     if value == 0:
         return "0"
-    mantissa = f"{value:.2e}"
+    mantissa = f"{value:.{figures - 1}e}"
     exponent = int(mantissa.partition("e")[2])
-    return mantissa if exponent < -6 else f"{value:.{max(0, 2 - exponent)}f}"
+    return mantissa if exponent < -6 else f"{value:.{max(0, figures - 1 - exponent)}f}"

@@ -18,6 +18,7 @@ from cudabw.benchmarks.bandwidth_plan import (
     KINDS,
     BandwidthPlan,
     Staging,
+    page_states,
     require_sense,
 )
 from cudabw.benchmarks.latency import run_latency, skipped_latency
@@ -28,8 +29,11 @@ from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import keep_after
 from cudabw.benchmarks.places import Places, on_nodes
 from cudabw.benchmarks.session import Session, run_session
+from cudabw.benchmarks.setup_cost import run_setup_cost, setup_plans, skipped_setups
 from cudabw.errors import CudabwError, RefusedError, UnsupportedError, WrongDataError
+from cudabw.measuring.break_even import break_evens
 from cudabw.measuring.effort import Level
+from cudabw.measuring.fitting import fits_of
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
 from cudabw.results.model import State
 from cudabw.system.placement import Placement
@@ -64,6 +68,9 @@ def measure_bandwidth(
     threads: int | None = None,
     slot: int | None = None,
     numa: int | str | None = None,
+    first_touch: bool = False,
+    huge_pages: bool = False,
+    setup_cost: bool = False,
     seed: int = 0,
     observer: Observer = Observer(),  # noqa: B008 - frozen
 ) -> RunResult:
@@ -89,11 +96,17 @@ def measure_bandwidth(
         slot: Bytes of a pinned slot of the staged engine; None to find out.
         numa: Put host memory and thread on a NUMA node: its number, ``auto`` for the device's, or ``all`` for one
             case on each that has memory. None places nothing. Where they really were, each trial says.
+        first_touch: Whether to measure besides what copies into pageable memory reach that was never touched; each
+            copy then has memory of its own.
+        huge_pages: Whether to measure pageable memory on transparent huge pages besides.
+        setup_cost: Whether to measure besides what it costs to have memory of each kind and size ready, and after how
+            many copies pinning has paid.
         seed: Seeds the bytes that are copied and the order of the cases.
         observer: Hears of progress and notices, and may stop the run.
 
     Returns:
-        Every case with every sample; rates in bytes per second. What failed is in it as well:
+        Every case with every sample; rates in bytes per second. Behind a sweep, ``fits`` has the line through each of
+        its curves. What failed is in it as well:
         see each case's ``state`` and the run's ``error``.
 
     Raises:
@@ -108,7 +121,9 @@ def measure_bandwidth(
         plan = replace(plan, engines=tuple(dict.fromkeys(engines)), named=frozenset(engines))
     if threads is not None and index(threads) < 1:
         raise ValueError(f"threads are at least 1: {threads}")
-    plan = replace(plan, staging=Staging(*(None if given is None else index(given) for given in (threads, slot))))
+    staging = Staging(*(None if given is None else index(given) for given in (threads, slot)))
+    pages = page_states(first_touch=first_touch, huge_pages=huge_pages)
+    plan = replace(plan, staging=staging, pages=pages, setup_cost=setup_cost)
     plan = on_nodes(plan, None if numa is None else parse_node(str(numa)))
     require_sense(plan)
     return run_plans(("bandwidth",), (plan,), backend=backend, device=device, observer=observer)
@@ -272,8 +287,8 @@ def run_plans(
     observer: Observer,
     on_error: Callable[[CudabwError], None] = lambda _: None,
 ) -> RunResult:
-    """Measure the cases of plans in one session (:func:`cudabw.benchmarks.session.run_session`)."""
-    return run_session(
+    """Measure the cases of plans in one session (:func:`cudabw.benchmarks.session.run_session`), and conclude."""
+    result = run_session(
         command,
         partial(_measure, plans),
         backend=backend,
@@ -282,6 +297,7 @@ def run_plans(
         finish_case=with_link,
         on_error=on_error,
     )
+    return replace(result, fits=fits_of(result.bandwidth_cases), break_even=break_evens(result))
 
 
 def _raise_error(error: CudabwError) -> None:
@@ -308,6 +324,12 @@ def _measure(plans: Sequence[Plan], session: Session) -> Outcome:
         keep=session.keep,
         places=Places(Placement(), session.device_node),
     )
+    setups = [plan for plan in setup_plans(copies) if plan.setups]
+    if outcome.ended_because is not None:
+        outcome = outcome.extended(skipped_setups(setups, outcome.ended_because))
+    elif setups:
+        keep = keep_after(outcome, session.keep)
+        outcome = outcome.merged(run_setup_cost(session.device, setups, session.observer, keep=keep))
     if outcome.ended_because is not None:
         outcome = outcome.extended(skipped_latency(small, outcome.ended_because))
     elif small:

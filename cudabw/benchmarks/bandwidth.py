@@ -24,7 +24,7 @@ from cudabw.benchmarks.outcome import (
     take_to_the_end,
 )
 from cudabw.benchmarks.places import Places
-from cudabw.benchmarks.remarks import remarks
+from cudabw.benchmarks.remarks import remarks, staging_threads
 from cudabw.benchmarks.space import require_space
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
 from cudabw.errors import CudabwError, Interrupted
@@ -182,6 +182,7 @@ class _Run:
                 transfer = self._transfer(case, owned)
                 draws.driver_says = transfer.confirm()
                 draws.remarks = tuple(remarks(case, transfer.work, self._device))
+                draws.threads = staging_threads(transfer.work)
                 draws.trials.append(self._take_batches(draws, transfer))
         except Interrupted:
             raise
@@ -194,11 +195,10 @@ class _Run:
         if case.direction == BOTH:
             streams = (self._stream, self._second_stream)
             return BothWays(self._device, streams, self._pattern, self._scratch, case.kind, case.size_bytes, owned)
-        make = transfer_class(case.kind, case.direction)
+        make = transfer_class(case.kind, case.direction, case.pages)
         prepare = self._engines.preparing(case)
-        return make(
-            self._device, self._stream, self._pattern, self._scratch, case.kind, case.size_bytes, owned, prepare
-        )
+        where = (self._device, self._stream, self._pattern, self._scratch)
+        return make(*where, case.kind, case.size_bytes, owned, prepare, case.pages)
 
     def _take_batches(self, draws: CaseDraws, transfer: Transfer | BothWays) -> tuple[Trial, ...]:
         """A trial of each of the case's results."""

@@ -38,6 +38,7 @@ class CaseDraws:
         timing: Of the latest batch.
         tick_s: Of the clock that timed it.
         driver_says: Of its memory.
+        threads: How many threads stage it; None where none do.
         remarks: Of the way it is copied.
         numa_node: That its memory is put on; None where none is asked for, or not yet known.
         slowed_by: What slowed the GPU down in batches that were repeated or kept.
@@ -53,6 +54,7 @@ class CaseDraws:
     timing: Timing | None = None
     tick_s: float | None = None
     driver_says: str | None = None
+    threads: int | None = None
     remarks: tuple[str, ...] = ()
     numa_node: int | None = None
     slowed_by: dict[str, None] = field(default_factory=dict)
@@ -107,6 +109,8 @@ class CaseDraws:
             rate_bytes_per_s=rate,
             tick_s=self.tick_s,
             driver_says=self.driver_says,
+            pages=case.pages,
+            threads=self.threads,
             notes=tuple(self._notes(rate, trials, ended_because)) if rate else (),
             trials=tuple(trials),
             numa_node=self.numa_node,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cudabw.copying import driver_copy, kernel_copy, staged_copy
 from cudabw.measuring.effort import Effort, Level, effort_of
+from cudabw.results.model import Pages
 from cudabw.units import format_size
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ CELLS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "device": {DRIVER: (LOCAL,)},
 }
 """The directions in which each engine of each kind of memory goes."""
+
+PAGE_STATES: Final[Mapping[Pages, Sequence[str]]] = {
+    Pages.WARM: (*_ALL_WAYS, LOCAL),
+    # A source holds bytes, so that its pages are there.
+    Pages.FIRST_TOUCH: ("d2h",),
+    Pages.HUGE: DIRECTIONS,
+}
+"""The directions in which each state of pages makes sense; those but the first are states of pageable memory."""
 
 # Mapped memory is there for kernels to reach; what copies of it by the driver reach, pinned memory shows as well.
 _USUAL_ENGINES: Final = {"mapped": KERNEL}
@@ -80,6 +89,7 @@ class BandwidthCase:
         staging: For the staged engine; None for any other.
         node: The NUMA node that host memory and thread are put on: its number, ``auto`` for the device's, or ``all``
             where it is not known which there are. None leaves both where they are.
+        pages: The state of the host memory's pages.
     """
 
     kind: str
@@ -89,6 +99,7 @@ class BandwidthCase:
     engine: str = DRIVER
     staging: Staging | None = None
     node: int | str | None = None
+    pages: Pages = Pages.WARM
 
     @property
     def id(self) -> str:
@@ -97,8 +108,9 @@ class BandwidthCase:
 
     def id_of(self, direction: str) -> str:
         """Stable name of one of its results."""
+        pages = "" if self.pages is Pages.WARM else f"/{self.pages}"
         node = "" if self.node is None else f"/node{self.node}" if isinstance(self.node, int) else f"/node-{self.node}"
-        return f"bandwidth/{self.kind}/{self.engine}/{direction}/{self.size_bytes}{node}"
+        return f"bandwidth/{self.kind}/{self.engine}/{direction}/{self.size_bytes}{pages}{node}"
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -113,9 +125,10 @@ class BandwidthCase:
     @property
     def label(self) -> str:
         """What a person reads while it is measured."""
+        pages = "" if self.pages is Pages.WARM else f" {self.pages}"
         engine = "" if self.engine == DRIVER else f" {self.engine}"
         node = "" if self.node is None else f" node {self.node}"
-        return f"{self.kind}{engine} {self.direction} {format_size(self.size_bytes)}{node}"
+        return f"{self.kind}{pages}{engine} {self.direction} {format_size(self.size_bytes)}{node}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +152,8 @@ class BandwidthPlan:
             failure.
         level: How much is done for each figure.
         precision: How far intervals may reach from their medians, as a share; None for the level's.
+        pages: States of pageable memory's pages to measure besides the usual one.
+        setup_cost: Whether to measure besides what it costs to have memory of the kinds ready.
     """
 
     kinds: Sequence[str] = DEFAULT_KINDS
@@ -153,6 +168,8 @@ class BandwidthPlan:
     staging: Staging = Staging()
     nodes: Sequence[int | str | None] = (None,)
     nodes_named: bool = False
+    pages: Sequence[Pages] = ()
+    setup_cost: bool = False
     level: Level = Level.DEFAULT
     precision: float | None = None
 
@@ -164,13 +181,15 @@ class BandwidthPlan:
     def cases(self) -> tuple[BandwidthCase, ...]:
         """Every case, in the order of the table; what does not go together is no case."""
         return tuple(
-            self._case(kind, engine, size, direction, node)
+            self._case(kind, engine, size, direction, node, pages)
             for kind in (*self.kinds, "device")
+            for pages in (Pages.WARM, *(self.pages if kind == "pageable" else ()))
             for engine in CELLS[kind]
             for size in self.sizes
             for node in (self.nodes if kind != "device" else (None,))
             for direction in self.directions
             if direction in CELLS[kind][engine] and engine in self._engines(kind, direction)
+            if direction in PAGE_STATES[pages]
         )
 
     def _engines(self, kind: str, direction: str) -> Iterable[str]:
@@ -179,10 +198,13 @@ class BandwidthPlan:
         usual = _USUAL_ENGINES.get(kind, DRIVER)
         return (usual if direction in CELLS[kind][usual] else DRIVER,)
 
-    def _case(self, kind: str, engine: str, size: int, direction: str, node: int | str | None) -> BandwidthCase:
+    def _case(
+        self, kind: str, engine: str, size: int, direction: str, node: int | str | None, pages: Pages
+    ) -> BandwidthCase:
         # Every kind goes by the driver, so that naming it names no case.
-        named = kind in self.named or engine in self.named - {DRIVER} or direction == LOCAL
-        return BandwidthCase(kind, direction, size, named, engine, self.staging if engine == STAGED else None, node)
+        named = kind in self.named or engine in self.named - {DRIVER} or direction == LOCAL or pages is not Pages.WARM
+        staging = self.staging if engine == STAGED else None
+        return BandwidthCase(kind, direction, size, named, engine, staging, node, pages)
 
 
 def require_sense(plan: BandwidthPlan) -> None:
@@ -198,10 +220,21 @@ def require_sense(plan: BandwidthPlan) -> None:
             raise ValueError(f"{word} goes with none of the other choices: it goes with {_partners(word)}")
     if any(node is not None for node in plan.nodes) and all(case.node is None for case in cases):
         raise ValueError("a NUMA node is for host memory, of which nothing is chosen")
+    for pages in plan.pages:
+        if all(case.pages is not pages for case in cases):
+            raise ValueError(
+                f"{pages} goes with none of the other choices: it goes with pageable ({', '.join(PAGE_STATES[pages])})"
+            )
     if plan.staging != Staging() and STAGED not in measured:
         raise ValueError(f"threads and slot are of the {STAGED} engine, which is not chosen")
     if plan.staging.slot is not None and plan.staging.slot < SMALLEST_SLOT:
         raise ValueError(f"a slot has {format_size(SMALLEST_SLOT)} or more, not {plan.staging.slot} bytes")
+
+
+def page_states(*, first_touch: bool, huge_pages: bool) -> tuple[Pages, ...]:
+    """The states of pages that two switches ask for besides the usual one."""
+    asked = {Pages.FIRST_TOUCH: first_touch, Pages.HUGE: huge_pages}
+    return tuple(pages for pages, wanted in asked.items() if wanted)
 
 
 def _partners(word: str) -> str:

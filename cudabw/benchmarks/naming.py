@@ -39,4 +39,4 @@ def _measured(cases: Iterable[CaseResult], value_of: Callable[[CaseResult], obje
 
 
 def _cell(case: CaseResult) -> object:
-    return case.kind, case.engine, case.direction, case.size_bytes
+    return case.kind, case.pages, case.engine, case.direction, case.size_bytes

@@ -22,6 +22,7 @@ from cudabw.benchmarks.bandwidth_plan import (
     BandwidthCase,
     BandwidthPlan,
     Staging,
+    page_states,
     require_sense,
 )
 from cudabw.benchmarks.latency_plan import DEFAULT_COPIES, DEFAULT_SIZES, LatencyPlan
@@ -36,6 +37,7 @@ from cudabw.config.values import (
     read_choices,
     read_choices_or_all,
     read_count,
+    read_flag,
     read_node,
     read_ordinals,
     read_precision,
@@ -80,6 +82,8 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
         named=frozenset(named),
         engines=ENGINES if engines == ALL else engines,
         staging=Staging(settings.get("threads"), settings.get("slot")),
+        pages=page_states(first_touch=settings.get("first_touch", False), huge_pages=settings.get("huge_pages", False)),
+        setup_cost=settings.get("setup_cost", False),
     )
     return on_nodes(plan, settings.get("numa"))
 
@@ -129,6 +133,9 @@ SECTION_KINDS: Final[Mapping[str, SectionKind]] = {
             "threads": read_count,
             "slot": read_size,
             "numa": read_node,
+            "first_touch": read_flag,
+            "huge_pages": read_flag,
+            "setup_cost": read_flag,
         },
         plan=_bandwidth_plan,
     ),

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cudabw.benchmarks.huge_pages import huge_pages, require_huge_pages
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.copying.prefetch import PreparedPrefetch
+from cudabw.measuring.timing import Once
 from cudabw.measuring.verification import clear_device, stamp_device, stamp_host, touch
+from cudabw.results.model import Pages
 from cudabw.runtime.acquiring import map_pages
 from cudabw.runtime.confirmation import confirm
 from cudabw.runtime.memory import (
@@ -70,6 +73,7 @@ class Transfer(ABC):
         nbytes: Bytes to move.
         owned: Releases the transfer's buffers.
         prepare: Makes a copy that is timed, from its destination, source and stream.
+        pages: The state of the host memory's pages.
 
     Attributes:
         work: What is timed.
@@ -88,14 +92,16 @@ class Transfer(ABC):
         nbytes: int,
         owned: ExitStack,
         prepare: Callable[[Buffer, Buffer, Stream], Work] = PreparedCopy,
+        pages: Pages = Pages.WARM,
     ) -> None:
         self._pattern = pattern
         self._scratch = scratch
         self._owned = owned
         self._prepare = prepare
+        self._pages = pages
         now = device.driver.now
         make_ready = _allocating(DeviceBuffer) if kind == "device" else HOST_BUFFERS[kind]
-        allocate = make_ready(device, nbytes)
+        allocate = (huge_pages if pages is Pages.HUGE else make_ready)(device, nbytes)
         start = now()
         self.host = owned.enter_context(allocate())
         self.allocation_s = now() - start
@@ -123,7 +129,13 @@ class Transfer(ABC):
         return (self.host,) if self.host.has_host_side else ()
 
     def confirm(self) -> str:
-        """What the driver says the host memory is (:func:`cudabw.runtime.confirmation.confirm`)."""
+        """What the driver says the host memory is (:func:`cudabw.runtime.confirmation.confirm`).
+
+        Raises:
+            UnsupportedError: It should be on huge pages, and the system did not give them.
+        """
+        if self._pages is Pages.HUGE:
+            require_huge_pages(self.host)
         return confirm(self.host)
 
     def _fill_through_scratch(self, destination: Buffer, stamp: int) -> None:
@@ -177,6 +189,22 @@ class DeviceToHost(Transfer):
     def verify(self, stamp: int) -> None:
         """Compare the destination where it is."""
         self._pattern.check(self.host.array(), stamp=stamp)
+
+
+class DeviceToFreshPages(DeviceToHost):
+    """From device memory into memory that was never touched: each copy has memory of its own."""
+
+    def _set_up(self, device: Device, stream: Stream, nbytes: int) -> None:
+        self._device_buffer = self._owned.enter_context(DeviceBuffer(device, nbytes))
+        self._fill_through_scratch(self._device_buffer, stamp=0)
+        self.work = Once(self._prepare(self.host, self._device_buffer, stream))
+
+    def change(self, stamp: int) -> None:
+        """Make every page of the source new, and take a fresh destination."""
+        super().change(stamp)
+        self.host.close()
+        self.host = self._owned.enter_context(PageableBuffer(self.host.device, self.host.nbytes))
+        self.work = Once(self._prepare(self.host, self._device_buffer, self.work.stream))
 
 
 class DeviceToWriteCombined(DeviceToHost):
@@ -250,8 +278,10 @@ class ManagedToHost(ManagedMigration):
     to_device = False
 
 
-def transfer_class(kind: str, direction: str) -> type[Transfer]:
+def transfer_class(kind: str, direction: str, pages: Pages = Pages.WARM) -> type[Transfer]:
     """The transfer that measures a kind of memory in a direction."""
+    if pages is Pages.FIRST_TOUCH:
+        return DeviceToFreshPages
     if kind == "device":
         return DeviceToDevice
     if kind == "managed":

@@ -40,6 +40,7 @@ Examples:
   cudabw bandwidth --all --size 4KiB:256MiB:x4 --direction h2d
   cudabw bandwidth --pageable --pinned --engine all --size 512MiB
   cudabw bandwidth --pinned --precision 0.1% --time-budget 1min --strict
+  cudabw bandwidth --pageable --pinned --registered --setup-cost
   cudabw bandwidth -o result.json
 """
 
@@ -90,6 +91,18 @@ Examples:
     help="Put host memory and thread on a NUMA node: its number; auto for the device's; or all, a row for each that "
     "has memory. Where they really were is said too.  [default: not placed]",
 )
+@click.option(
+    "--first-touch",
+    is_flag=True,
+    help="Measure besides what copies from the device reach into pageable memory that was never touched.",
+)
+@click.option("--huge-pages", is_flag=True, help="Measure pageable memory on transparent huge pages besides.")
+@click.option(
+    "--setup-cost",
+    is_flag=True,
+    help="Measure besides what it costs to allocate, touch, register, unregister and free such memory, and after how "
+    "many copies pinning has paid.",
+)
 @device_options
 @output_options
 @click.option("--chart", is_flag=True, help="Also draw the rates over sizes, as bars of text under the table.")
@@ -103,6 +116,9 @@ def command(
     threads: int | None,
     slot: int | None,
     numa: int | str | None,
+    first_touch: bool,
+    huge_pages: bool,
+    setup_cost: bool,
     device: int | None,
     backend: str | None,
     as_json: bool,
@@ -126,6 +142,7 @@ def command(
         ENGINES,
         BandwidthPlan,
         Staging,
+        page_states,
     )
     from cudabw.benchmarks.places import on_nodes
     from cudabw.cli.present import command_line, measure_and_present
@@ -147,6 +164,8 @@ def command(
         staging=Staging(threads, slot),
         level=effort.level or Level.DEFAULT,
         precision=effort.precision,
+        pages=page_states(first_touch=first_touch, huge_pages=huge_pages),
+        setup_cost=setup_cost,
     )
     plan = on_nodes(plan, numa)
     _require_sense(plan)

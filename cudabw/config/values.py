@@ -19,6 +19,13 @@ _MOST_SHOWN: Final = 40
 _NODES: Final = 'the number of a NUMA node, "auto" or "all"'
 
 
+def read_flag(value: object) -> bool:
+    """Read ``true`` or ``false``."""
+    if not isinstance(value, bool):
+        raise ValueError(f"needs true or false, not {describe(value)}")  # noqa: TRY004 - every reader raises ValueError
+    return value
+
+
 def read_count(value: object) -> int:
     """Read how often something is done, as :func:`cudabw.units.parse_count` bounds it."""
     return units.parse_count(_number_text(value, "a whole number", int))

@@ -44,6 +44,22 @@ class Work(Protocol):
         """Queue the work."""
 
 
+class Once:
+    """Work that is the same only the first time, such as a copy into memory that was never touched.
+
+    Args:
+        work: What it is the first time.
+    """
+
+    repeatable = False
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.stream = work.stream
+        self.holds_host = work.holds_host
+        self.submit = work.submit
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """The time of one batch.

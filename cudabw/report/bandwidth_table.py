@@ -8,8 +8,11 @@ from rich.text import Text
 
 from cudabw.report.console import new_table, print_whole, symbols_for
 from cudabw.report.link_words import link_carries, without_pcie
+from cudabw.report.memory_words import memory_label
 from cudabw.report.node_words import has_nodes, node_cell, nodes_explained
 from cudabw.report.notes import count_outliers, format_trials, note_cell, number_notes, state_cell, write_notes
+from cudabw.report.titles import print_title
+from cudabw.results.model import Pages
 from cudabw.units import format_percent, format_rate, format_size
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from cudabw.report.console import Symbols
     from cudabw.report.notes import Numbers
-    from cudabw.results.model import CaseResult, DeviceInfo, RunResult
+    from cudabw.results.model import CaseResult, RunResult
 
 _SECTIONS = (
     ("Host ↔ device bandwidth", {"h2d": "h2d", "d2h": "d2h"}),
@@ -43,8 +46,7 @@ def print_bandwidth(result: RunResult, console: Console) -> None:
     for title, headings in _SECTIONS:
         cases = [case for case in result.bandwidth_cases if case.direction in headings]
         if cases:
-            console.print(Text(_title(symbols.fold(title), result.device, symbols), style="bold"), soft_wrap=True)
-            console.print()
+            print_title(title, result.device, console, symbols)
             print_whole(_table(cases, headings, notes, symbols), console)
             console.print()
     for line in _footer(result, symbols):
@@ -60,8 +62,9 @@ def _table(cases: Sequence[CaseResult], headings: Mapping[str, str], numbers: Nu
     # The driver is what a reader expects; an engine that is one of several takes its room from the headings.
     with_engine = any(case.engine != _USUAL_ENGINE for case in cases)
     with_node = has_nodes(cases)
+    with_pages = any(case.pages is not Pages.WARM for case in cases)
     with_notes = any(case.id in numbers for case in cases)
-    narrow = crowded or with_engine or with_node
+    narrow = crowded or with_engine or with_node or with_pages
     shown = [headings[way] for way in directions]
     table = _empty(
         shown,
@@ -76,7 +79,7 @@ def _table(cases: Sequence[CaseResult], headings: Mapping[str, str], numbers: Nu
         some = next(iter(row.values()))
         figures = [cell for way in directions for cell in _cells(row.get(way), symbols, with_link=with_link)]
         table.add_row(
-            some.kind,
+            memory_label(some.kind, some.pages),
             *([some.engine] if with_engine else []),
             format_size(some.size_bytes),
             *([node_cell(row.values(), symbols)] if with_node else []),
@@ -119,14 +122,6 @@ def _empty(
 
 def _without_unit(cell: Text | str) -> Text | str:
     return cell.removesuffix(" %") if isinstance(cell, str) else cell
-
-
-def _title(title: str, device: DeviceInfo | None, symbols: Symbols) -> str:
-    if device is None:
-        return title
-    # Figures of the emulated device must never be taken for a GPU's.
-    what = "EMULATED, not a GPU (host memory)" if device.emulated else device.name
-    return f"{title} {symbols.dot} device {device.ordinal}: {what}"
 
 
 def _rows(cases: Sequence[CaseResult]) -> Iterable[dict[str, CaseResult]]:

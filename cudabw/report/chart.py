@@ -105,7 +105,7 @@ def _chart(cases: Sequence[CaseResult], directions: Sequence[str], whole: float,
 
 def _rows(cases: Iterable[CaseResult]) -> Mapping[tuple[str, int], Mapping[str, CaseResult]]:
     """Cases by name and size, and by direction; the sizes of each name from the smallest on."""
-    named = [(name_of_memory(case.kind, case.engine, case.numa_node), case) for case in cases]
+    named = [(name_of_memory(case.kind, case.pages, case.engine, case.numa_node), case) for case in cases]
     order = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in named))}
     rows: dict[tuple[str, int], dict[str, CaseResult]] = {}
     for name, case in sorted(named, key=lambda pair: (order[pair[0]], pair[1].size_bytes)):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from cudabw.report.memory_words import memory_label
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cudabw.results.model import CaseResult, Rate, RunResult
+    from cudabw.results.model import CaseResult, Pages, Rate, RunResult
 
 PANELS: Final[tuple[tuple[str, Mapping[str, str]], ...]] = (
     ("Host ↔ device bandwidth", {"h2d": "host to device", "d2h": "device to host"}),
@@ -40,6 +42,7 @@ class Curve:
     """The rates of one kind of memory, engine, direction and NUMA node that were measured, by size.
 
     Attributes:
+        pages: The state of the memory's pages.
         node: The NUMA node that was asked for; None where none was.
         points: At least one, from the smallest size to the largest.
     """
@@ -47,27 +50,32 @@ class Curve:
     kind: str
     engine: str
     direction: str
+    pages: Pages
     node: int | None
     points: tuple[Point, ...]
 
     @property
     def label(self) -> str:
         """What a reader calls it beside others of its direction."""
-        return name_of_memory(self.kind, self.engine, self.node)
+        return name_of_memory(self.kind, self.pages, self.engine, self.node)
 
 
-def name_of_memory(kind: str, engine: str, node: int | None) -> str:
-    """A kind of memory with what tells it apart: an engine that is not the usual one, a node that was asked for."""
-    parts = [kind, *([] if engine == _USUAL_ENGINE else [engine]), *([] if node is None else [f"node {node}"])]
+def name_of_memory(kind: str, pages: Pages, engine: str, node: int | None) -> str:
+    """Memory with what tells it apart: unusual pages, an unusual engine, a node that was asked for."""
+    parts = [
+        memory_label(kind, pages),
+        *([] if engine == _USUAL_ENGINE else [engine]),
+        *([] if node is None else [f"node {node}"]),
+    ]
     return ", ".join(parts)
 
 
 def curves_of(cases: Sequence[CaseResult]) -> tuple[Curve, ...]:
     """The curves of some cases, in the order in which they first appear; cases without a rate are left out."""
-    curves: dict[tuple[str, str, str, int | None], list[Point]] = {}
+    curves: dict[tuple[str, str, str, Pages, int | None], list[Point]] = {}
     for case in cases:
         if case.rate_bytes_per_s is not None:
-            key = (case.kind, case.engine, case.direction, case.numa_node)
+            key = (case.kind, case.engine, case.direction, case.pages, case.numa_node)
             curves.setdefault(key, []).append(Point(case.size_bytes, case.rate_bytes_per_s))
     return tuple(
         Curve(*key, tuple(sorted(points, key=lambda point: point.size_bytes))) for key, points in curves.items()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from cudabw.report.console import new_table, symbols_for
-from cudabw.results.plan import PlannedCase, PlannedCopies, PlannedLaunch
-from cudabw.units import format_rate, format_size
+from cudabw.report.memory_words import memory_label
+from cudabw.results.plan import PlannedCase, PlannedCopies, PlannedLaunch, PlannedSetup
+from cudabw.units import format_about_size, format_rate, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cudabw.report.console import Symbols
+    from cudabw.results.model import Pages
     from cudabw.results.plan import PlannedSection, RunPlan
 
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _MOST_LISTED: Final = 2
 
 
@@ -29,7 +30,13 @@ def print_plan(plan: RunPlan, console: Console) -> None:
     title = f"Plan of {plan.suite} {symbols.dot} backend {plan.backend}, device {plan.device}"
     console.print(Text(title, style="bold"), soft_wrap=True)
     console.print()
-    for table in (_table(plan, symbols), _copies_table(plan, symbols), _launch_table(plan, symbols)):
+    tables = (
+        _table(plan, symbols),
+        _setup_table(plan, symbols),
+        _copies_table(plan, symbols),
+        _launch_table(plan, symbols),
+    )
+    for table in tables:
         if table.row_count:
             console.print(table)
             console.print()
@@ -98,16 +105,32 @@ def _launch_table(plan: RunPlan, symbols: Symbols) -> Table:
 
 def _rows(section: PlannedSection) -> Iterable[Sequence[PlannedCase]]:
     """The cases of one kind and engine together, in the order in which they first appear."""
-    rows: dict[tuple[str, str], list[PlannedCase]] = {}
+    rows: dict[tuple[str, Pages, str], list[PlannedCase]] = {}
     for case in section.cases:
         if isinstance(case, PlannedCase):
-            rows.setdefault((case.kind, case.engine), []).append(case)
+            rows.setdefault((case.kind, case.pages, case.engine), []).append(case)
     return rows.values()
+
+
+def _setup_table(plan: RunPlan, symbols: Symbols) -> Table:
+    table = new_table(symbols)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("Cost of memory")
+    table.add_column("Sizes", no_wrap=True)
+    table.add_column("Trials", justify="right", no_wrap=True)
+    table.add_column("Cases", justify="right", no_wrap=True)
+    for number, section in enumerate(plan.sections, start=1):
+        setups = [case for case in section.cases if isinstance(case, PlannedSetup)]
+        if setups:
+            kinds = ", ".join(dict.fromkeys(case.kind for case in setups))
+            sizes = _sizes(list(dict.fromkeys(case.size_bytes for case in setups)))
+            table.add_row(str(number), kinds, sizes, str(setups[0].trials), str(len(setups)))
+    return table
 
 
 def _cells(cases: Sequence[PlannedCase], symbols: Symbols, *, with_node: bool) -> Iterable[str]:
     first = cases[0]
-    yield first.kind
+    yield memory_label(first.kind, first.pages)
     yield first.engine
     yield ", ".join(dict.fromkeys(case.direction for case in cases))
     yield _sizes(list(dict.fromkeys(case.size_bytes for case in cases)))
@@ -135,7 +158,7 @@ def _footer(plan: RunPlan) -> Iterable[Text]:
     ]
     yield Text(
         f"{_count(len(plan.cases), 'case')}, {_count(plan.trials, 'trial')}{' or more' if further else ''}; "
-        f"about {_about_bytes(plan.copied_bytes)} copied in about {_about_seconds(plan.seconds)}."
+        f"about {format_about_size(plan.copied_bytes)} copied in about {_about_seconds(plan.seconds)}."
     )
     yield Text(f"Memory at most: {_memory(plan)}.")
     if further:
@@ -164,12 +187,6 @@ def _memory(plan: RunPlan) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _about_bytes(nbytes: int) -> str:
-    """Two significant figures: more would promise what an estimate cannot keep."""
-    power = min(max(nbytes.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
-    return f"{_two_figures(nbytes / 1024**power)} {_UNITS[power]}"
 
 
 def _about_seconds(seconds: float) -> str:

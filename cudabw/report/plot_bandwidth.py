@@ -15,6 +15,7 @@ from cudabw.report.plot_style import (
     FILE_DASHES,
     KIND_COLOURS,
     MARKERS,
+    PAGES_MARKERS,
     panels_of,
     set_legend,
     set_title,
@@ -100,7 +101,7 @@ def _sizes(source: Source, direction: str) -> list[int]:
 
 
 def _look(curve: Curve, number: int, source: Source, row: Row, *, alone: bool) -> dict[str, Any]:
-    """How a curve is drawn: colour tells kinds apart, marks engines, and dashes files, or the nodes of one file.
+    """How a curve is drawn: colour tells kinds apart, marks engines and pages, dashes files, or the nodes of one file.
 
     Where all is of one kind, colour tells files apart.
     """
@@ -111,7 +112,7 @@ def _look(curve: Curve, number: int, source: Source, row: Row, *, alone: bool) -
     return {
         "color": FILE_COLOURS[number] if alone and several else KIND_COLOURS.get(curve.kind, BLACK),
         "linestyle": dashes,
-        "marker": MARKERS.get(curve.engine, "D"),
+        "marker": PAGES_MARKERS.get(curve.pages) or MARKERS.get(curve.engine, "D"),
         "label": f"{curve.label} ({source.name})" if several else curve.label,
     }
 

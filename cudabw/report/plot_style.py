@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from cudabw.results.model import Pages
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -37,6 +39,9 @@ KIND_COLOURS: Final[Mapping[str, str]] = {
 FILE_COLOURS: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 FILE_DASHES: Final = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 3)))
 MARKERS: Final[Mapping[str, str]] = {"driver": "o", "kernel": "^", "staged": "s"}
+PAGES_MARKERS: Final = {Pages.FIRST_TOUCH: "v", Pages.HUGE: "P"}
+"""Of states of pages that are not the usual one, whatever the engine, which dashes still tell."""
+
 ENGINE_DASHES: Final[Mapping[str, Any]] = {"driver": "-", "kernel": (0, (6, 1.5)), "staged": (0, (3, 1.5))}
 
 STYLE: Final[Mapping[str, Any]] = {

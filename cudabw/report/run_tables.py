@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudabw.report.bandwidth_table import print_bandwidth
+from cudabw.report.bandwidth_report import print_bandwidth_report
 from cudabw.report.latency_table import print_latency
 from cudabw.report.launch_table import print_launches
 from cudabw.report.limits_table import print_limits
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def print_run(result: RunResult, console: Console) -> None:
     """Print the tables of all benchmarks of a run."""
     small = result.latency_cases or result.small_copies_cases
-    print_bandwidth(result, console)
+    print_bandwidth_report(result, console)
     if result.bandwidth_cases and small:
         console.print()
     print_latency(result, console)

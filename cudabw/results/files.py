@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cudabw.results.model import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from cudabw.results.model import RunResult
 
+_WHERE_MEASURED: Final = ("launch_overhead", "small_copies", "fits", "break_even")
+"""What is not in the document of a run that did not measure it."""
+
 
 def to_document(result: RunResult) -> dict[str, Any]:
     """The run as JSON-able data, in the order a reader wants it: what ran, on what, what came out."""
     data = asdict(result)
-    for found in ("launch_overhead", "small_copies"):
-        if data[found] is None:
-            del data[found]
+    for absent in (name for name in _WHERE_MEASURED if not data[name]):
+        del data[absent]
     return {
         "schema": SCHEMA_VERSION,
         "tool": {"name": "cudabw", "version": data.pop("tool_version")},

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from cudabw.results.latency import LatencyCase
 from cudabw.results.launch import LaunchCase
-from cudabw.results.model import CaseResult
+from cudabw.results.model import CaseResult, Pages
+from cudabw.results.setup_cost import SetupCase
 from cudabw.units import format_size
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Headline:
 
     Attributes:
         quantity: What it is: of bandwidth a rate, of small copies the time of one, of launches that of the submitting
-            call.
+            call, of memory the time that having it ready and giving it back takes.
         median: As in its results.
         trials: The samples of each trial, in the quantity's unit; one or more of each.
     """
@@ -56,6 +57,8 @@ def _figure_of(case: Case) -> tuple[Quantity, Rate | Seconds | None, tuple[tuple
         return Quantity.RATE, case.rate_bytes_per_s, _rates(case)
     if isinstance(case, LaunchCase):
         return Quantity.TIME, case.submit_s, tuple(trial.submit_s for trial in case.trials)
+    if isinstance(case, SetupCase):
+        return Quantity.TIME, case.total_s, tuple((trial.total_s,) for trial in case.trials)
     seconds = case.seconds if isinstance(case, LatencyCase) else case.per_copy_s
     return Quantity.TIME, seconds, tuple(trial.samples_s for trial in case.trials)
 
@@ -70,8 +73,12 @@ def label_of(case: Case) -> str:
         return f"launch {case.mode}, {case.args} {case.arg_type}" if case.args else f"launch {case.mode}, no arguments"
     size = format_size(case.size_bytes)
     if isinstance(case, CaseResult):
+        pages = "" if case.pages is Pages.WARM else f" {case.pages}"
         engine = "" if case.engine == _USUAL_ENGINE else f" {case.engine}"
-        return f"{case.kind}{engine} {case.direction} {size}"
+        node = "" if case.numa_node is None else f" on node {case.numa_node}"
+        return f"{case.kind}{pages}{engine} {case.direction} {size}{node}"
+    if isinstance(case, SetupCase):
+        return f"set up {case.kind} {size}"
     if isinstance(case, LatencyCase):
         return f"{case.kind} {case.direction} {size} {str(case.pace).replace('_', ' ')}"
     return f"{case.kind} {case.direction} {case.copies} x {size} {case.way}"

@@ -13,10 +13,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from cudabw.results.fits import Fit
     from cudabw.results.latency import LatencyCase, SmallCopies, SmallCopiesCase
     from cudabw.results.launch import LaunchCase
     from cudabw.results.launch_sets import LaunchOverhead
     from cudabw.results.limits import LimitResult
+    from cudabw.results.setup_cost import BreakEven, SetupCase
 
 SCHEMA_VERSION = 1
 
@@ -44,6 +46,11 @@ class State(StrEnum):
         return self in (State.OK, State.UNCONVERGED, State.UNSTABLE, State.THROTTLED)
 
     @property
+    def reliable(self) -> bool:
+        """Whether something may be concluded from the figure, as far as its interval allows."""
+        return self in (State.OK, State.UNCONVERGED)
+
+    @property
     def failure(self) -> bool:
         """Whether a case in this state fails the run, whoever asked for it."""
         return self in (State.FAILED, State.WRONG_DATA, State.SUSPECT)
@@ -54,6 +61,17 @@ class Clock(StrEnum):
 
     EVENT = "event"
     HOST = "host"
+
+
+class Pages(StrEnum):
+    """The state of the pages of host memory when a copy begins."""
+
+    WARM = "warm"
+    """Written before, as the system gives them."""
+    FIRST_TOUCH = "first-touch"
+    """Not given yet: the system gives each page when the copy first writes to it."""
+    HUGE = "huge-pages"
+    """Written before, and transparent huge pages all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +201,8 @@ class CaseResult:
         verified: Whether the destination held the source's bytes after every batch.
         tick_s: Seconds of one tick of the clock, below which no two batches can be told apart; 0 for an exact clock.
         driver_says: What the driver itself answered about the host memory, for example ``page-locked, mapped``.
+        pages: The state of the host memory's pages.
+        threads: How many threads staged the copies; null where none did.
         notes: Facts a reader needs beside the figure, such as ``stopped at the time budget``.
         numa_node: The NUMA node that was asked for; null where none was. Where the memory then was, each trial says.
     """
@@ -204,6 +224,8 @@ class CaseResult:
     link_fraction: float | None = None
     tick_s: float | None = None
     driver_says: str | None = None
+    pages: Pages = Pages.WARM
+    threads: int | None = None
     notes: tuple[str, ...] = ()
     trials: tuple[Trial, ...] = ()
     numa_node: int | None = None
@@ -223,7 +245,7 @@ class CaseResult:
         return pages_by_node(self.trials)
 
 
-Case: TypeAlias = "CaseResult | LaunchCase | LatencyCase | SmallCopiesCase"
+Case: TypeAlias = "CaseResult | LaunchCase | LatencyCase | SmallCopiesCase | SetupCase"
 """The result of one case, of whatever benchmark."""
 
 
@@ -252,6 +274,8 @@ class RunResult:
         launch_overhead: What launches showed beyond their cases; not in the document where none were measured.
         small_copies: What many small copies did, likewise.
         limits: Whether the limits that a suite sets are met.
+        fits: Of each curve of bandwidth over sizes that is long enough; not in the document where there are none.
+        break_even: After how many copies pinning has paid; not in the document where that was not measured.
         warnings: What may distort the figures, one sentence each.
         interrupted: Whether a signal ended the run early.
         error: Why the run ended early or never began.
@@ -267,6 +291,8 @@ class RunResult:
     launch_overhead: LaunchOverhead | None = None
     small_copies: SmallCopies | None = None
     limits: tuple[LimitResult, ...] = ()
+    fits: tuple[Fit, ...] = ()
+    break_even: tuple[BreakEven, ...] = ()
     warnings: tuple[str, ...] = ()
     interrupted: bool = False
     error: RunError | None = None
@@ -297,3 +323,10 @@ class RunResult:
         from cudabw.results.latency import SmallCopiesCase
 
         return tuple(case for case in self.cases if isinstance(case, SmallCopiesCase))
+
+    @property
+    def setup_cases(self) -> tuple[SetupCase, ...]:
+        """The cases that had memory ready."""
+        from cudabw.results.setup_cost import SetupCase
+
+        return tuple(case for case in self.cases if isinstance(case, SetupCase))

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
-from cudabw.results.model import SCHEMA_VERSION
+from cudabw.results.model import SCHEMA_VERSION, Pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class PlannedCase:
         copied_bytes: Estimate of what all of its trials copy.
         node: The NUMA node that its host memory goes to: a number, ``auto`` for the device's, ``all`` where it is not
             known which there are; null for no matter.
+        pages: The state of the host memory's pages.
     """
 
     id: str
@@ -38,6 +39,7 @@ class PlannedCase:
     device_bytes: int
     copied_bytes: int
     node: int | str | None = None
+    pages: Pages = Pages.WARM
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,23 @@ class PlannedCopies:
     copied_bytes: int
 
 
-Planned: TypeAlias = PlannedCase | PlannedLaunch | PlannedCopies
+@dataclass(frozen=True, slots=True)
+class PlannedSetup:
+    """One kind and size of memory to have ready before it is measured; attributes as of :class:`PlannedCase`."""
+
+    id: str
+    benchmark: str
+    kind: str
+    size_bytes: int
+    trials: int
+    named: bool
+    host_bytes: int
+    device_bytes: int
+    copied_bytes: int = 0
+
+
+Planned: TypeAlias = PlannedCase | PlannedLaunch | PlannedCopies | PlannedSetup
+"""A case of any benchmark."""
 
 
 @dataclass(frozen=True, slots=True)

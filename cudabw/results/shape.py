@@ -10,21 +10,23 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from cudabw.results import latency, launch, launch_sets, limits, model
+from cudabw.results import fits, latency, launch, launch_sets, limits, model, setup_cost
 from cudabw.results.latency import LatencyCase, SmallCopiesCase
 from cudabw.results.launch import LaunchCase
 from cudabw.results.model import CaseResult
+from cudabw.results.setup_cost import SetupCase
 
 CASE_CLASSES: Final[dict[str, type]] = {
     "bandwidth": CaseResult,
     launch.BENCHMARK: LaunchCase,
     latency.LATENCY: LatencyCase,
     latency.SMALL_COPIES: SmallCopiesCase,
+    setup_cost.BENCHMARK: SetupCase,
 }
 """What the cases of each benchmark are."""
 
 # Where the names stand that annotations use, also those that a module imports for its types alone.
-_MODULES: Final = (latency, launch, launch_sets, limits, model)
+_MODULES: Final = (fits, latency, launch, launch_sets, limits, model, setup_cost)
 _NAMES: Final = {name: value for module in _MODULES for name, value in vars(module).items()}
 
 

@@ -23,13 +23,13 @@ WRITE_COMBINED: Final = "write-combined"
 
 
 def map_pages(nbytes: int) -> mmap.mmap:
-    """Ordinary pages of this process, not yet touched.
+    """Ordinary pages of this process, private as an allocator's are, not yet touched.
 
     Raises:
         RefusedError: The system has no room for them.
     """
     try:
-        return mmap.mmap(-1, nbytes)
+        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError) as error:
         raise RefusedError(
             f"{nbytes} bytes of host pageable memory were refused ({error})", hint="Use smaller sizes."

@@ -3,6 +3,7 @@
 
 import importlib
 import math
+import mmap
 
 import click
 import pytest
@@ -11,6 +12,7 @@ from cudabw.driver.emulated import EmulatedDriver
 from cudabw.errors import CudabwError
 from cudabw.measuring.effort import Effort
 from cudabw.system.host_memory import HostMemory
+from cudabw.system.huge_pages import HugePages
 
 CLOCK = {"h2d": 50e9, "d2h": 25e9}
 SLOW_CLOCK = {"h2d": 1e6, "d2h": 1e6}  # a batch is then one copy
@@ -40,6 +42,16 @@ One trial.
 @pytest.fixture(autouse=True)
 def _modelled(emulate):
     emulate(clock=CLOCK)
+
+
+@pytest.fixture(autouse=True)
+def huge(monkeypatch):
+    """A system with huge pages of 2 MiB, whatever this one has; gives what it says of a mapping."""
+    said = {"bytes": 1 << 40}
+    monkeypatch.setattr("cudabw.benchmarks.huge_pages.read_huge_pages", lambda: HugePages("madvise", 2 << 20))
+    monkeypatch.setattr("cudabw.benchmarks.huge_pages.huge_bytes_of", lambda _: said["bytes"])
+    monkeypatch.setattr(mmap, "MADV_HUGEPAGE", mmap.MADV_NORMAL, raising=False)
+    return said
 
 
 def measured(document):
@@ -117,6 +129,168 @@ def test_the_headline_is_the_median_of_trials_and_its_interval_holds_it(emulate,
     assert (rate["min"], rate["max"]) == pytest.approx((2**20 / max(samples), 2**20 / min(samples)), rel=1e-12)
 
 
+SWEEP = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
+
+Memory     Size  h2d GB/s  ±  Clock
+────────────────────────────────────
+pinned    4 KiB      1.97  –  event
+pinned   16 KiB      7.04  –  event
+pinned   64 KiB      19.8  –  event
+pinned  256 KiB      36.2  –  event
+
+One trial.
+
+Fitted curves · device 0: EMULATED, not a GPU (host memory)
+
+                                     Rate     Half
+Memory  Engine  Direction  Start-up  GB/s  rate at   Off by
+────────────────────────────────────────────────────────────
+pinned  driver  h2d         2.00 µs  50.0   98 KiB  <0.01 %
+
+time = start-up + size / rate, through the medians at 4 sizes; off by: the largest distance from it.
+At the half-rate size, a copy reaches half of the rate.
+"""
+
+
+def test_a_sweep_ends_with_the_start_up_and_the_rate_behind_its_curve(emulate, command, document):
+    emulate(clock=CLOCK | {"latency_s": 2e-6})
+    arguments = (*MEASURE, "--pinned", "--direction", "h2d", "--size", "4KiB:256KiB:x4", "--trials", "1")
+    done = command(*arguments)
+    assert (done.code, done.out, done.err) == (0, SWEEP, "")
+    (fit,) = document(*arguments).json["fits"]
+    assert (fit["startup_s"], fit["rate_bytes_per_s"], fit["half_rate_bytes"]) == pytest.approx((2e-6, 50e9, 1e5))
+    assert "fits" not in document(*QUICK).json
+
+
+SETUP = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
+
+Memory       Size  h2d GB/s        ±  d2h GB/s        ±  Clock
+───────────────────────────────────────────────────────────────
+pageable    2 MiB      10.0  <0.01 %      25.0  <0.01 %  host
+pinned      2 MiB      50.0      0 %      25.0      0 %  event
+registered  2 MiB      50.0      0 %      25.0      0 %  event
+
+Median of 2 trials; ± is its 99 % interval.
+
+The cost of having memory ready · device 0: EMULATED, not a GPU (host memory)
+
+                           First
+Memory       Size  Alloc.  touch     Pin   Unpin    Free  In all    ±
+──────────────────────────────────────────────────────────────────────
+pageable    2 MiB     0 s    0 s       –       –     0 s     0 s    –
+pinned      2 MiB  699 µs    0 s       –       –  300 µs  999 µs  0 %
+registered  2 MiB     0 s    0 s  699 µs  300 µs     0 s  999 µs  0 %
+
+Median of 2 trials, each with fresh memory; ± is the 99 % interval of all steps together.
+Allocating pinned memory pins it, and freeing unpins it.
+Registered memory is pageable memory, pinned where it is after its first touch (pin, unpin).
+
+Copies after which pinning has paid · device 0: EMULATED, not a GPU (host memory)
+
+Memory      Engine   Size  h2d    99 %    d2h  99 %
+────────────────────────────────────────────────────
+pinned      driver  2 MiB    6  6 to 6  never     –
+registered  driver  2 MiB    6  6 to 6  never     –
+
+What it costs more to have the memory ready, over what each copy takes less than the driver's copy of pageable memory.
+Registered: memory that is there already, registered before the copies and unregistered after them.
+"""
+
+PINNING = CLOCK | {"h2d/pageable": 10e9, "pin": 3e9, "unpin": 7e9}
+
+
+def test_what_memory_costs_besides_its_copies_and_when_pinning_has_paid(emulate, command, document):
+    emulate(clock=PINNING)
+    arguments = (*MEASURE, "--pageable", "--pinned", "--registered", "--setup-cost", "--size", "2MiB", "--trials", "2")
+    done = command(*arguments)
+    assert (done.code, done.out, done.err) == (0, SETUP, "")
+    result = document(*arguments).json
+    setups = [case for case in result["cases"] if case["benchmark"] == "setup_cost"]
+    assert [(case["id"], case["state"]) for case in setups] == [
+        (f"setup-cost/{kind}/{2 << 20}", "ok") for kind in ("pageable", "pinned", "registered")
+    ]
+    assert setups[1]["total_s"]["median"] == pytest.approx((2 << 20) / 3e9 + (2 << 20) / 7e9)
+    assert [(one["kind"], one["direction"], one["change"], one["repaid"]) for one in result["break_even"]] == [
+        (kind, way, change, repaid)
+        for kind, change in (("pinned", "allocate"), ("registered", "register"))
+        for way, repaid in (("h2d", "after"), ("d2h", "never"))
+    ]
+    # (1 / 3 + 1 / 7) / (1 / 10 - 1 / 50) = 5.95
+    assert {one["copies"] for one in result["break_even"]} == {6, None}
+
+
+def test_memory_that_cannot_be_had_for_its_cost_is_missing_where_it_was_named(emulate, document):
+    emulate(clock=CLOCK, faults=[{"function": "cuMemHostRegister", "status": 801}])
+    done = document(*QUICK, "--registered", "--setup-cost")
+    assert done.code == 4
+    assert {(case["benchmark"], case["state"]) for case in done.json["cases"]} == {
+        ("bandwidth", "unsupported"),
+        ("setup_cost", "unsupported"),
+    }
+    assert "break_even" not in done.json
+
+
+STATES = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
+
+                                h2d  ±   d2h  ±
+Memory                   Size  GB/s  %  GB/s  %  Clock
+───────────────────────────────────────────────────────
+pageable                1 MiB  50.0  –  25.0  –  host
+pageable (first touch)  1 MiB     –  –  25.0  –  host
+pageable (huge pages)   1 MiB  50.0  –  25.0  –  host
+pinned                  1 MiB  50.0  –  25.0  –  event
+
+One trial.
+"""
+
+
+def test_other_states_of_pageable_memory_are_rows_beside_the_usual_one(command, document):
+    arguments = (*MEASURE, "--pageable", "--pinned", "--huge-pages", "--first-touch", "--size", "1MiB", "--trials", "1")
+    done = command(*arguments)
+    assert (done.code, done.out, done.err) == (0, STATES, "")
+    cases = [case for case in document(*arguments).json["cases"] if case["pages"] != "warm"]
+    assert [(case["id"], case["pages"], case["named"]) for case in cases] == [
+        ("bandwidth/pageable/driver/d2h/1048576/first-touch", "first-touch", True),
+        ("bandwidth/pageable/driver/h2d/1048576/huge-pages", "huge-pages", True),
+        ("bandwidth/pageable/driver/d2h/1048576/huge-pages", "huge-pages", True),
+    ]
+    assert cases[0]["trials"][0]["copies_per_batch"] == 1
+
+
+def test_huge_pages_that_the_system_did_not_give_are_said_and_missing(huge, document):
+    huge["bytes"] = 2 << 20
+    done = document(*MEASURE, "--pageable", "--huge-pages", "--size", "3MiB", "--trials", "1")
+    assert done.code == 4
+    (reason,) = {case["reason"] for case in done.json["cases"] if case["pages"] == "huge-pages"}
+    assert reason == (
+        "of 4 MiB of memory the system gave 2 MiB on huge pages (AnonHugePages in /proc/self/smaps). "
+        "Memory may be too fragmented. As root: echo 1 > /proc/sys/vm/compact_memory"
+    )
+
+
+@pytest.mark.usefixtures("no_start")
+@pytest.mark.parametrize(
+    ("arguments", "goes"),
+    [
+        (("--pinned", "--first-touch"), "first-touch goes with none of the other choices: it goes with pageable (d2h)"),
+        (
+            ("--first-touch", "--direction", "h2d"),
+            "first-touch goes with none of the other choices: it goes with pageable (d2h)",
+        ),
+        (
+            ("--mapped", "--huge-pages"),
+            "huge-pages goes with none of the other choices: it goes with pageable (h2d, d2h)",
+        ),
+    ],
+)
+def test_a_state_of_memory_that_is_not_measured_is_a_usage_error(command, arguments, goes):
+    done = command(*MEASURE, *arguments)
+    assert (done.code, done.out, done.err) == (2, "", f"cudabw: error: {goes}\n")
+
+
 # Each option changes what it says
 
 
@@ -146,6 +320,9 @@ EFFECTS = {
         lambda done: values(done.json, "reason") == {"one trial has no interval (1 trial)"},
     ),
     "--strict": (["--precision", "0.1%", "--strict"], lambda done: done.code == 4),
+    "--first-touch": (["--first-touch"], lambda done: values(done.json, "pages") == {"warm", "first-touch"}),
+    "--huge-pages": (["--huge-pages"], lambda done: values(done.json, "pages") == {"warm", "huge-pages"}),
+    "--setup-cost": (["--setup-cost"], lambda done: values(done.json, "benchmark") == {"bandwidth", "setup_cost"}),
     "--device": (["--device", "1"], lambda done: done.json["device"]["ordinal"] == 1),
     "--backend": (["--backend", "cuda"], lambda done: done.code == 5),
     "--tag": (["--tag", "a=b"], lambda done: done.json["tags"] == {"a": "b"}),

@@ -199,6 +199,54 @@ def test_what_is_planned_is_what_is_measured(capsys):
     assert {case["state"] for case in measured} == {"ok"}
 
 
+SETUP_PLAN = """\
+Plan of memory.toml · backend emulated, device 0
+
+#  Memory    Engine  Direction  Sizes         Trials  Cases
+────────────────────────────────────────────────────────────
+1  pageable  driver  h2d, d2h   4 KiB, 8 KiB       2      4
+1  pinned    driver  h2d, d2h   4 KiB, 8 KiB       2      4
+2  pinned    driver  h2d, d2h   16 KiB             1      2
+
+#  Cost of memory    Sizes         Trials  Cases
+─────────────────────────────────────────────────
+1  pageable, pinned  4 KiB, 8 KiB       2      4
+
+14 cases, 26 trials; about 160 MiB copied in about 0.36 s.
+Memory at most: 16416 KiB host, the emulated device's own included.
+Estimates assume copies at 25.0 GB/s, filling and checking memory at 4.00 GB/s.
+"""
+
+SETUP_SUITE = """\
+version = 1
+backend = "emulated"
+[[bandwidth]]
+kinds = ["pageable", "pinned"]
+sizes = ["4KiB", "8KiB"]
+trials = 2
+setup_cost = true
+[[bandwidth]]
+kinds = ["pinned"]
+sizes = ["16KiB"]
+trials = 1
+"""
+
+
+def test_what_memory_costs_is_planned_and_measured_as_planned(capsys):
+    write(SETUP_SUITE, "memory.toml")
+    assert run(["run", "memory.toml", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    run(["run", "memory.toml", "--dry-run", "--json"])
+    planned = [case for section in results(capsys)["sections"] for case in section["cases"]]
+    assert run(["run", "memory.toml", "--json"]) == 0
+    measured = results(capsys)["cases"]
+    assert sorted((case["id"], case["named"], len(case["trials"])) for case in measured) == sorted(
+        (case["id"], True, case["trials"]) for case in planned
+    )
+    assert len(planned) == 14
+    assert shown == SETUP_PLAN
+
+
 def test_flags_override_what_is_measured(capsys):
     flags = ["--size", "1KiB,1000B", "--size", "1KiB", "--trials", "3", "--time-budget", "1min"]
     assert run(["run", "nightly.toml", "--json", *flags]) == 0
@@ -272,7 +320,7 @@ def test_the_default_kinds_need_not_be_there(monkeypatch):
             (
                 "cudabw: error: broken.toml: [[bandwidth]] section 2: unknown key 'kind' (did you mean 'kinds'?)\n"
                 "cudabw: hint: The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, "
-                "effort, precision, time_budget, threads, slot, numa.\n"
+                "effort, precision, time_budget, threads, slot, numa, first_touch, huge_pages, setup_cost.\n"
             ),
         ),
         (

@@ -18,13 +18,9 @@ from cudabw.errors import ConfigurationError
 NOT_THERE = "cannot be read: No such file or directory"
 BANDWIDTH_KEYS = (
     "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, effort, precision, time_budget, threads, "
-    "slot."
+    "slot, numa, first_touch, huge_pages, setup_cost."
 )
 SECTION = "version = 1\n[[bandwidth]]\n"
-BANDWIDTH_KEYS = (
-    "The keys of [[bandwidth]] are kinds, directions, engines, sizes, trials, effort, precision, time_budget, "
-    "threads, slot, numa."
-)
 
 parse = partial(parse_suite, source="ci.toml", vocabulary=VOCABULARY)
 

@@ -205,6 +205,29 @@ def test_an_added_range_ends_at_the_last_size_that_fits(start, step, steps, data
     assert sizes == tuple(start + index * step for index in range(steps + 1))
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "shown"),
+    [
+        (0, "0 B"),
+        (0.26, "0.26 B"),
+        (999.4, "1000 B"),
+        (1024, "1 KiB"),
+        (87014.7, "85 KiB"),
+        (5.23e6, "5 MiB"),
+        (2**20 * 1.25, "1.2 MiB"),
+        (2**50, "1000 TiB"),
+    ],
+)
+def test_an_estimated_size_has_two_figures(nbytes, shown):
+    assert units.format_about_size(nbytes) == shown
+
+
+@pytest.mark.parametrize("nbytes", [-1, float("inf"), float("nan")])
+def test_an_estimated_size_that_is_none_is_refused(nbytes):
+    with pytest.raises(ValueError, match="finite and not negative"):
+        units.format_about_size(nbytes)
+
+
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=30))
 def test_a_list_keeps_first_mentions_in_order(numbers):
     assert units.parse_sizes(",".join(map(str, numbers))) == tuple(dict.fromkeys(numbers))

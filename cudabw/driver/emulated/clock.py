@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 DIRECTIONS = ("h2d", "d2h", "d2d", "p2p", "h2h", "memset")
+PAGE_LOCKING = ("pin", "unpin")
 KINDS = ("pageable", "pinned", "mapped", "write-combined", "registered", "managed", "kernel")
 
 
@@ -51,6 +52,9 @@ class Clock(Protocol):
     def spend(self, call: Literal["submit", "launch"]) -> None:
         """The calling host thread submitted something."""
 
+    def lock_pages(self, call: Literal["pin", "unpin"], nbytes: int) -> None:
+        """The calling host thread had memory pinned or unpinned."""
+
     def catch_up(self, instant: float) -> None:
         """The calling host thread waited for something that ended at ``instant``."""
 
@@ -80,6 +84,9 @@ class HostClock:
     def spend(self, call: Literal["submit", "launch"]) -> None:
         """Nothing: real time passes on its own."""
 
+    def lock_pages(self, call: Literal["pin", "unpin"], nbytes: int) -> None:
+        """Nothing, likewise."""
+
     def catch_up(self, instant: float) -> None:
         """Nothing: whoever waited is already later."""
 
@@ -106,7 +113,8 @@ class ModelledClock:
 
     Args:
         rates: Bytes per second by direction (``"h2d"``) or by direction and kind (``"h2d/pageable"``, which
-            wins); ``p2p`` falls back to ``d2d``. A direction that is not given takes no time.
+            wins); ``p2p`` falls back to ``d2d``. ``pin`` and ``unpin`` are those at which the host pins memory and
+            unpins it. What is not given takes no time.
         submit_s: Host seconds that each submission to a stream takes.
         launch_s: Host seconds that each launch of a kernel or graph takes besides.
         kernel_s: Stream seconds that each kernel takes, besides the bytes it moves.
@@ -167,6 +175,10 @@ class ModelledClock:
         """Charge the calling thread for a submission."""
         self.advance(self._spend_s[call])
 
+    def lock_pages(self, call: Literal["pin", "unpin"], nbytes: int) -> None:
+        """Charge the calling thread for memory that it had pinned or unpinned."""
+        self.advance(nbytes / self._rates.get(call, math.inf))
+
     def catch_up(self, instant: float) -> None:
         """Move the calling thread to ``instant`` if that is later."""
         self._host.time = max(self.now(), instant)
@@ -204,9 +216,10 @@ class ModelledClock:
 
 def _check_rate(name: str, rate: float) -> None:
     direction, _, kind = name.partition("/")
-    if direction not in DIRECTIONS or ("/" in name and kind not in KINDS):
+    if name not in PAGE_LOCKING and (direction not in DIRECTIONS or ("/" in name and kind not in KINDS)):
         raise ValueError(
-            f"unknown rate {name!r}: a direction ({', '.join(DIRECTIONS)}), optionally /kind ({', '.join(KINDS)})"
+            f"unknown rate {name!r}: a direction ({', '.join(DIRECTIONS)}), optionally /kind ({', '.join(KINDS)}); "
+            f"or {' or '.join(PAGE_LOCKING)}"
         )
     if not (rate > 0 and math.isfinite(rate)):
         raise ValueError(f"rate {name!r} must be above zero, not {rate}")

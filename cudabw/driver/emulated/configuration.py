@@ -26,7 +26,7 @@ def from_environment(environ: Mapping[str, str]) -> EmulatedDriver:
 
     Its value is a JSON object with any of the keys ``devices``, ``memory`` (bytes, or a size such as
     ``"8GiB"``), ``peer_access``, ``faults`` (a list of objects with the fields of `Fault`) and ``clock``
-    (rates in bytes per second such as ``"h2d"`` or ``"h2d/pageable"``, and the settings of `ModelledClock`).
+    (rates in bytes per second such as ``"h2d"``, ``"h2d/pageable"`` or ``"pin"``, and the settings of `ModelledClock`).
 
     Raises:
         ConfigurationError: The value is no such object.

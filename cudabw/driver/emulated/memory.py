@@ -83,9 +83,11 @@ class Memory(Surface):
         if size == 0:
             return 0
         kind = "write-combined" if flags & WRITECOMBINED else "mapped" if flags & DEVICEMAP else "pinned"
-        return self._machine.memory.allocate_host(
+        allocation = self._machine.memory.allocate_host(
             kind, size, context.ordinal, context.handle, flags, mapped=bool(flags & DEVICEMAP)
-        ).real
+        )
+        self._machine.clock.lock_pages("pin", size)
+        return allocation.real
 
     @entry()
     def cuMemFreeHost(self, p: HostPointer) -> None:
@@ -95,6 +97,7 @@ class Memory(Surface):
         if found is None or found[1] or found[0].kind not in PINNED_KINDS:
             raise Refusal(INVALID_VALUE)
         self._free(found[0])
+        self._machine.clock.lock_pages("unpin", found[0].size)
 
     @entry(values=1)
     def cuMemHostGetDevicePointer(self, p: HostPointer, Flags: int) -> object:
@@ -132,6 +135,7 @@ class Memory(Surface):
             self._machine.memory.register(
                 address, size, context.ordinal, context.handle, flags, mapped=bool(flags & DEVICEMAP)
             )
+        self._machine.clock.lock_pages("pin", size)
 
     @entry()
     def cuMemHostUnregister(self, p: HostPointer) -> None:
@@ -141,6 +145,7 @@ class Memory(Surface):
         if found is None or found[1] or found[0].kind != "registered":
             raise Refusal(HOST_MEMORY_NOT_REGISTERED)
         self._free(found[0])
+        self._machine.clock.lock_pages("unpin", found[0].size)
 
     @entry(values=1)
     def cuMemAllocManaged(self, bytesize: int, flags: int) -> object:

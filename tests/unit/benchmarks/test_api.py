@@ -183,6 +183,26 @@ def test_a_number_that_is_not_whole_is_refused_before_a_driver_is_started(argume
 
 
 @pytest.mark.usefixtures("emulate")
+def test_what_follows_from_the_cases_is_in_the_results():
+    result = cudabw.measure_bandwidth(
+        kinds=["pageable", "pinned"],
+        sizes=[4096 << step for step in range(5)],
+        trials=2,
+        backend="emulated",
+        setup_cost=True,
+    )
+    assert [(case.kind, case.size_bytes) for case in result.setup_cases] == [
+        (kind, 4096 << step) for kind in ("pageable", "pinned") for step in range(5)
+    ]
+    assert len(result.bandwidth_cases) + len(result.setup_cases) == len(result.cases)
+    assert [(fit.kind, fit.direction) for fit in result.fits] == [
+        (kind, way) for kind in ("pageable", "pinned") for way in ("h2d", "d2h")
+    ]
+    assert {(one.kind, one.change) for one in result.break_even} == {("pinned", "allocate")}
+    assert len(result.break_even) == 5 * 2
+
+
+@pytest.mark.usefixtures("emulate")
 def test_the_full_results_hold_every_case_once_in_the_order_given():
     result = cudabw.measure_bandwidth(
         kinds=["mapped", "pinned", "mapped"],

@@ -15,7 +15,7 @@ from cudabw.copying.staged_copy import StagedCopier
 from cudabw.driver.emulated import EmulatedDriver, Fault, ModelledClock
 from cudabw.errors import Interrupted
 from cudabw.measuring.sampling import rate_over
-from cudabw.results.model import CaseResult, Clock, Link, Rate, State, Trial
+from cudabw.results.model import CaseResult, Clock, Link, Pages, Rate, State, Trial
 
 MIB = 1 << 20
 
@@ -178,6 +178,23 @@ def test_a_staged_case_says_how_it_was_staged_or_that_the_driver_did_it(modelled
         ("staged by 1 thread, slots of 64 KiB",),
         ("left to the driver: staging does not lead at this size",),
     ]
+
+
+@pytest.mark.parametrize("engine", ["driver", "staged"])
+def test_fresh_memory_is_copied_into_once_a_sample_by_any_engine(modelled, few_threads, engine):
+    wanted = plan(
+        "pageable",
+        directions=("d2h",),
+        sizes=(4 * MIB,),
+        engines=(engine,),
+        staging=few_threads if engine == "staged" else Staging(),
+        pages=(Pages.FIRST_TOUCH,),
+    )
+    warm, fresh = run_bandwidth(modelled(d2h=1e12), [wanted]).cases
+    assert (fresh.state, fresh.pages, fresh.verified) == (State.OK, Pages.FIRST_TOUCH, True)
+    assert (warm.trials[0].copies_per_batch, fresh.trials[0].copies_per_batch) == (256, 1)
+    assert fresh.notes == warm.notes
+    assert (warm.threads, fresh.threads) == ((1, 1) if engine == "staged" else (None, None))
 
 
 @pytest.mark.parametrize(("kind", "engine"), [("pageable", "staged"), ("mapped", "kernel")])

@@ -13,6 +13,7 @@ from cudabw.benchmarks.bandwidth_plan import (
     Staging,
     require_sense,
 )
+from cudabw.results.model import Pages
 
 MIB = 1 << 20
 
@@ -59,6 +60,20 @@ def test_a_node_without_host_memory_makes_no_sense():
     require_sense(plan(nodes=(0,), directions=("h2d", "d2d")))
     with pytest.raises(ValueError, match="a NUMA node is for host memory, of which nothing is chosen"):
         require_sense(plan(nodes=(0,), directions=("d2d",)))
+
+
+def test_states_of_pages_are_cases_of_pageable_memory_beside_the_usual_ones():
+    wanted = plan("pageable", "pinned", engines=("driver", "staged"), pages=(Pages.FIRST_TOUCH, Pages.HUGE))
+    assert [(case.kind, case.pages, case.engine, case.direction, case.named) for case in wanted.cases()] == [
+        *(("pageable", "warm", engine, way, False) for engine in ("driver", "staged") for way in ("h2d", "d2h")),
+        *(("pageable", "first-touch", engine, "d2h", True) for engine in ("driver", "staged")),
+        *(("pageable", "huge-pages", engine, way, True) for engine in ("driver", "staged") for way in ("h2d", "d2h")),
+        *(("pinned", "warm", "driver", way, False) for way in ("h2d", "d2h")),
+    ]
+    assert len({case.id for case in wanted.cases()}) == 12
+    fresh = BandwidthCase("pageable", "d2h", 3 * MIB, engine="staged", pages=Pages.FIRST_TOUCH)
+    assert fresh.id == "bandwidth/pageable/staged/d2h/3145728/first-touch"
+    assert fresh.label == "pageable first-touch staged d2h 3 MiB"
 
 
 def test_mapped_memory_goes_by_the_kernel_and_all_other_by_the_driver_unless_an_engine_is_chosen():
@@ -145,6 +160,14 @@ def test_both_directions_at_once_are_of_the_driver_and_of_memory_that_it_copies_
         (
             plan("pageable", directions=("h2d", "d2d"), engines=("staged",), named=frozenset({"staged"})),
             "d2d goes with none of the other choices: it goes with device by driver (d2d)",
+        ),
+        (
+            plan("pageable", directions=("h2d",), pages=(Pages.HUGE, Pages.FIRST_TOUCH)),
+            "first-touch goes with none of the other choices: it goes with pageable (d2h)",
+        ),
+        (
+            plan("pinned", pages=(Pages.HUGE,)),
+            "huge-pages goes with none of the other choices: it goes with pageable (h2d, d2h)",
         ),
         (plan(staging=Staging(threads=2)), "threads and slot are of the staged engine, which is not chosen"),
         (

@@ -1,6 +1,7 @@
 """What a suite's sections mean, and what the plans will need."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from cudabw.benchmarks.estimate import estimate_run
 from cudabw.benchmarks.suite import VOCABULARY, plans_of
 from cudabw.config.suite import override, parse_suite
 from cudabw.errors import ConfigurationError
+from cudabw.results.model import Pages
 from cudabw.results.plan import plan_to_json
 
 MIB = 1 << 20
@@ -69,6 +71,30 @@ def test_what_is_no_numa_node_is_refused(numa, what):
 
 def test_sections_on_different_nodes_go_together():
     assert len(plans("[[bandwidth]]\nnuma = 0\n[[bandwidth]]\nnuma = 1\n[[bandwidth]]\n[[bandwidth]]\nnuma = 1")) == 3
+
+
+def test_states_of_pages_are_measured_where_a_section_says_so():
+    (plan,) = plans("[[bandwidth]]\nfirst_touch = true\nhuge_pages = true")
+    assert plan == BandwidthPlan(pages=(Pages.FIRST_TOUCH, Pages.HUGE))
+    (plan,) = plans("[[bandwidth]]\nhuge_pages = true\nfirst_touch = false")
+    assert plan == BandwidthPlan(pages=(Pages.HUGE,))
+    with pytest.raises(ConfigurationError, match="section 1: huge-pages goes with none of the other choices"):
+        plans('[[bandwidth]]\nkinds = ["pinned"]\nhuge_pages = true')
+
+
+def test_fresh_pages_are_copied_into_once_in_a_batch():
+    plan = BandwidthPlan(("pageable",), ("d2h",), (MIB,), 3, pages=(Pages.FIRST_TOUCH,))
+    (warm, fresh) = estimate(plan).sections[0].cases
+    assert (warm.pages, fresh.pages, fresh.copied_bytes) == (Pages.WARM, Pages.FIRST_TOUCH, 3 * 5 * MIB)
+
+
+def test_what_memory_costs_is_measured_where_a_section_says_so():
+    (plan,) = plans("[[bandwidth]]\nsetup_cost = true")
+    assert plan == BandwidthPlan(setup_cost=True)
+    assert plans("[[bandwidth]]\nsetup_cost = false") == (BandwidthPlan(),)
+    for value, what in (("1", "the number 1"), ('"yes"', "the text 'yes'")):
+        with pytest.raises(ConfigurationError, match=f"setup_cost: needs true or false, not {what}"):
+            plans(f"[[bandwidth]]\nsetup_cost = {value}")
 
 
 def test_an_engine_that_goes_with_nothing_else_is_refused_with_its_section():
@@ -175,6 +201,19 @@ def test_a_case_on_a_node_says_which():
     ]
 
 
+def test_what_memory_costs_is_planned_beside_its_copies():
+    copies = BandwidthPlan(kinds=("pinned", "managed"), directions=("h2d",), sizes=(MIB,), trials=3)
+    setups = replace(copies, setup_cost=True, time_budget_s=1e-6)
+    (section,) = estimate(setups).sections
+    assert [(case.id, case.trials, case.host_bytes, case.device_bytes) for case in section.cases[2:]] == [
+        (f"setup-cost/{kind}/{MIB}", 3, MIB, 0) for kind in ("pinned", "managed")
+    ]
+    (alone,) = estimate(replace(copies, time_budget_s=1e-6)).sections
+    # Allocating, touching and freeing both kinds once, though the time is up.
+    assert section.seconds - alone.seconds == pytest.approx(2 * 3 * MIB / 4e9)
+    assert estimate(setups).copied_bytes == estimate(copies).copied_bytes
+
+
 def test_the_document_holds_every_case():
     run = estimate(BandwidthPlan(kinds=("pinned",), directions=("h2d",), sizes=(MIB,), trials=3), backend="cuda")
     document = json.loads(plan_to_json(run))
@@ -197,5 +236,6 @@ def test_the_document_holds_every_case():
             "device_bytes": MIB,
             "copied_bytes": 3 * 5 * 96 * MIB,
             "node": None,
+            "pages": "warm",
         }
     ]

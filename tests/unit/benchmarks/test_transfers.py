@@ -1,5 +1,7 @@
 """A trial moves fresh bytes that are proven to have arrived, whatever the kind, direction and size."""
 
+import ctypes
+import mmap
 from contextlib import ExitStack, closing
 from functools import partial
 
@@ -11,6 +13,7 @@ from cudabw.benchmarks.transfers import (
     HOST_BUFFERS,
     SCRATCH_BYTES,
     DeviceToDevice,
+    DeviceToFreshPages,
     DeviceToHost,
     DeviceToWriteCombined,
     HostToDevice,
@@ -20,9 +23,11 @@ from cudabw.benchmarks.transfers import (
 )
 from cudabw.driver.emulated import Fault
 from cudabw.driver.emulated.clock import ModelledClock
-from cudabw.errors import CudabwError, WrongDataError
+from cudabw.errors import CudabwError, UnsupportedError, WrongDataError
 from cudabw.measuring.verification import PAGE_BYTES, Pattern
+from cudabw.results.model import Pages
 from cudabw.runtime.memory import PageableBuffer, PinnedBuffer
+from cudabw.system.huge_pages import HugePages
 
 KINDS = tuple(HOST_BUFFERS)
 DIRECTIONS = ("h2d", "d2h")
@@ -42,10 +47,11 @@ def make_transfer(pattern):
     """Makes a trial's transfer on a device; all are released afterwards."""
     with ExitStack() as owned:
 
-        def make(device, kind, direction, nbytes=ODD_SIZE):
+        def make(device, kind, direction, nbytes=ODD_SIZE, pages=Pages.WARM):
             stream = owned.enter_context(device.stream())
             scratch = owned.enter_context(PageableBuffer(device, SCRATCH_BYTES))
-            return transfer_class(kind, direction)(device, stream, pattern, scratch, kind, nbytes, owned)
+            make = transfer_class(kind, direction, pages)
+            return make(device, stream, pattern, scratch, kind, nbytes, owned, pages=pages)
 
         yield make
 
@@ -101,6 +107,53 @@ def test_every_row_has_the_transfer_that_measures_it():
         HostToDevice,
         DeviceToWriteCombined,
     ]
+
+
+def resident_pages(buffer):
+    """Whether the system has given each page of a buffer."""
+    given = (ctypes.c_ubyte * -(-buffer.nbytes // PAGE_BYTES))()
+    assert ctypes.CDLL(None).mincore(ctypes.c_void_p(int(buffer.host_pointer)), buffer.nbytes, given) == 0
+    return {bool(page & 1) for page in given}
+
+
+@pytest.mark.parametrize("nbytes", [1, PAGE_BYTES, ODD_SIZE, SCRATCH_BYTES + PAGE_BYTES + 1])
+def test_a_copy_into_memory_that_was_never_touched_has_memory_of_its_own_each_time(device, make_transfer, nbytes):
+    transfer = make_transfer(device, "pageable", "d2h", nbytes, pages=Pages.FIRST_TOUCH)
+    assert isinstance(transfer, DeviceToFreshPages)
+    assert not transfer.work.repeatable
+    before = [transfer.host]
+    for stamp in (1, 2, 255):
+        transfer.change(stamp)
+        assert resident_pages(transfer.host) == {False}
+        assert all(buffer.closed for buffer in before)
+        before.append(transfer.host)
+        transfer.work.submit()
+        transfer.verify(stamp)
+        assert resident_pages(transfer.host) == {True}
+
+
+def test_a_copy_into_fresh_memory_that_was_not_done_fails_the_verification(device, make_transfer):
+    transfer = make_transfer(device, "pageable", "d2h", pages=Pages.FIRST_TOUCH)
+    run(transfer, 1)
+    transfer.change(2)
+    with pytest.raises(WrongDataError, match="byte 0 of the destination holds 0x00 where the source holds 0x02"):
+        transfer.verify(2)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_memory_that_is_not_on_huge_pages_is_never_measured_as_such(device, make_transfer, monkeypatch, direction):
+    said = {"bytes": 1 << 40}
+    monkeypatch.setattr("cudabw.benchmarks.huge_pages.read_huge_pages", lambda: HugePages("madvise", 2 << 20))
+    monkeypatch.setattr("cudabw.benchmarks.huge_pages.huge_bytes_of", lambda _: said["bytes"])
+    monkeypatch.setattr(mmap, "MADV_HUGEPAGE", mmap.MADV_NORMAL)
+    transfer = make_transfer(device, "pageable", direction, pages=Pages.HUGE)
+    assert resident_pages(transfer.host) == {True}
+    assert int(transfer.host.host_pointer) % (2 << 20) == 0
+    assert transfer.confirm() == "unknown to the driver"
+    run_batches(transfer, 2)
+    said["bytes"] = 0
+    with pytest.raises(UnsupportedError, match="gave 0 B on huge pages"):
+        transfer.confirm()
 
 
 @pytest.mark.parametrize("nbytes", [1, PAGE_BYTES - 1, PAGE_BYTES, ODD_SIZE])

@@ -12,7 +12,7 @@ from cudabw.copying.prefetch import PreparedPrefetch
 from cudabw.driver.emulated import Fault
 from cudabw.driver.emulated.clock import ModelledClock
 from cudabw.errors import CudabwError, DriverError
-from cudabw.measuring.timing import MOST_QUEUED, BatchTimer, Timing, choose_times, gate_for
+from cudabw.measuring.timing import MOST_QUEUED, BatchTimer, Once, Timing, choose_times, gate_for
 from cudabw.results.model import Clock
 from cudabw.runtime.gate import Gate
 from cudabw.runtime.memory import DeviceBuffer, ManagedBuffer, PageableBuffer, PinnedBuffer
@@ -53,6 +53,18 @@ def make_rig(make_device):
     yield make
     for rig in rigs:
         rig.close()
+
+
+def test_work_that_is_the_same_only_once_is_neither_warmed_up_nor_changed(make_rig):
+    rig = make_rig()
+    copy = rig.copy(PageableBuffer)
+    done = []
+    once = Once(copy)
+    once.submit = lambda times=1: (done.append(times), copy.submit(times))
+    assert (once.stream, once.holds_host, once.repeatable, once.work) == (copy.stream, True, False, copy)
+    with rig.timer() as timer:
+        assert timer.time(once, 1).seconds == pytest.approx(NBYTES / RATES["h2d/pageable"])
+    assert done == [1]
 
 
 @pytest.mark.parametrize("times", [1, 7, MOST_QUEUED])

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from cudabw.report.chart import print_chart, print_run_and_chart
 from cudabw.report.curves import curves_of
-from cudabw.results.model import CaseResult, DeviceInfo, Link, Rate, RunResult, State
+from cudabw.results.model import CaseResult, DeviceInfo, Link, Pages, Rate, RunResult, State
 
 LINK = Link(generation=5, width=16, ceiling_bytes_per_s=64e9, source="nvml")
 GPU = DeviceInfo(0, "NVIDIA H200 [x]", None, None, emulated=False, link=LINK)
@@ -56,6 +56,18 @@ pinned            4 KiB      0.0686                 1.00  ▎
 pageable, staged  4 KiB        9.00  █▉                –
                   1 MiB  wrong data                    –
 """
+
+
+def test_states_of_pages_have_bars_of_their_own():
+    cases = [case("pageable", "d2h", size, 8) for size in (4096, 8192)]
+    fresh = [case("pageable", "d2h", size, 2, pages=Pages.FIRST_TOUCH) for size in (4096, 8192)]
+    lines = [line.split() for line in printed(run_result(*cases, *fresh)).splitlines()]
+    assert [line[:-1] for line in lines if "KiB" in line] == [
+        ["pageable", "4", "KiB", "8.00"],
+        ["8", "KiB", "8.00"],
+        ["pageable", "(first", "touch)", "4", "KiB", "2.00"],
+        ["8", "KiB", "2.00"],
+    ]
 
 
 def test_bars_of_one_scale_stand_beside_their_figures_and_fit_80_columns():

@@ -36,7 +36,7 @@ def test_the_whole_text_of_a_case():
         "id,benchmark,kind,engine,direction,size_bytes,state,reason,named,clock,gated,host_held,verified,"
         "rate_bytes_per_s.median,rate_bytes_per_s.low,rate_bytes_per_s.high,rate_bytes_per_s.min,rate_bytes_per_s.max,"
         "rate_bytes_per_s.p5,rate_bytes_per_s.p95,rate_bytes_per_s.n,rate_bytes_per_s.outliers,"
-        "link_fraction,tick_s,driver_says,notes,trials,numa_node,"
+        "link_fraction,tick_s,driver_says,pages,threads,notes,trials,numa_node,"
         "device.ordinal,device.name,device.uuid,device.pci,device.emulated,device.memory_bytes,"
         "device.link.generation,device.link.width,device.link.ceiling_bytes_per_s,device.link.source,"
         "device.link.narrowest_hop.pci,device.link.narrowest_hop.generation,device.link.narrowest_hop.width,"
@@ -47,8 +47,8 @@ def test_the_whole_text_of_a_case():
     )
     assert row == (
         "a,bandwidth,pinned,driver,h2d,4096,ok,,false,event,true,,true,50000000000.0,,55000000000.0,40000000000.0,"
-        '60000000000.0,,,,,,,,"one, and; two ""quoted""",2,,0,Câblé,GPU-1,,false,,5,16,63000000000.0,nvml,,,,,,,,,,,,'
-        "2026-01-02T03:04:05Z,,1.2"
+        '60000000000.0,,,,,,,,warm,,"one, and; two ""quoted""",2,,0,Câblé,GPU-1,,false,,5,16,63000000000.0,nvml,'
+        ",,,,,,,,,,,2026-01-02T03:04:05Z,,1.2"
     )
     assert rest == ""
 

@@ -9,7 +9,7 @@ from cudabw.errors import UsageError
 from cudabw.report.plot import MOST_SOURCES, Source, draw
 from cudabw.results.launch import LaunchCase, Mode, Seconds
 from cudabw.results.launch_sets import ArgumentSetResult, LaunchOverhead, QueueDepth, StageSplit
-from cudabw.results.model import CaseResult, DeviceInfo, Link, Rate, RunResult, State, Trial
+from cudabw.results.model import CaseResult, DeviceInfo, Link, Pages, Rate, RunResult, State, Trial
 
 LINK = Link(generation=5, width=16, ceiling_bytes_per_s=63.0e9, source="nvml")
 GPU = DeviceInfo(0, "Some <GPU> & co", None, None, emulated=False, link=LINK)
@@ -74,6 +74,13 @@ def texts(*results, labels="abcdefgh"):
     sources = [Source(label, result) for label, result in zip(labels, results, strict=False)]
     root = ET.fromstring(draw(sources, "svg"))
     return ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
+
+
+def test_states_of_pages_have_lines_of_their_own():
+    usual, fresh, huge = (sweep("pageable", pages=pages) for pages in (Pages.WARM, Pages.FIRST_TOUCH, Pages.HUGE))
+    found = texts(run_result(*usual.cases, *fresh.cases, *huge.cases))
+    names = [text for text in found if text.startswith("pageable")]
+    assert names == ["pageable", "pageable (first touch)", "pageable (huge pages)"]
 
 
 def test_a_sweep_has_a_panel_for_each_direction_a_name_for_each_line_and_the_link():

@@ -11,8 +11,10 @@ import pytest
 from cudabw.benchmarks.api import measure_bandwidth
 from cudabw.results.compare import Reason, Verdict, change_of, compare, comparisons_to_json
 from cudabw.results.facts import environment_facts
+from cudabw.results.headline import label_of
 from cudabw.results.launch import Counts, LaunchCase, LaunchTrial, Mode, Seconds
-from cudabw.results.model import CaseResult, Clock, DeviceInfo, Link, Rate, RunResult, State, Trial
+from cudabw.results.model import CaseResult, Clock, DeviceInfo, Link, Pages, Rate, RunResult, State, Trial
+from cudabw.results.setup_cost import SetupCase, SetupTrial
 
 GPU = DeviceInfo(0, "NVIDIA H200", "GPU-1", None, emulated=False, link=Link(5, 16, 63e9, "nvml"))
 SIZE = 64 << 20
@@ -88,6 +90,22 @@ def test_a_launch_that_takes_less_time_has_more_speed():
     assert (change.old, change.new) == (pytest.approx(4.0005e-6), pytest.approx(2.00025e-6))
     same_as_rates = change_of([copies(1 / 4, 1 / 4.001)], copies(1 / 2, 1 / 2.0005), between_runs=False)
     assert [change.low, change.high] == pytest.approx([same_as_rates.low, same_as_rates.high])
+
+
+def setups(*seconds):
+    trials = tuple(SetupTrial(each / 2, each / 4, None, None, each / 4) for each in seconds)
+    total = Seconds(float(np.median(seconds)), None, None, 0.0, 1.0)
+    return SetupCase("s", "setup_cost", "pinned", SIZE, State.OK, total_s=total, trials=trials)
+
+
+def test_memory_that_takes_less_time_to_have_ready_is_faster():
+    change = change_of([setups(0.4, 0.4001)], setups(0.2, 0.20005), between_runs=False)
+    assert (change.verdict, change.quantity, change.label) == (Verdict.FASTER, "s", "set up pinned 64 MiB")
+    assert change.speed == pytest.approx(2.0)
+
+
+def test_the_state_of_pages_is_part_of_what_a_case_is_called():
+    assert label_of(copies(1.0, kind="pageable", pages=Pages.HUGE)) == "pageable huge-pages h2d 64 MiB"
 
 
 def test_the_interval_is_welchs_on_logarithms():

@@ -118,6 +118,8 @@ DOCUMENT = {
             "link_fraction": 0.79,
             "tick_s": 3.2e-8,
             "driver_says": "page-locked",
+            "pages": "warm",
+            "threads": None,
             "notes": ["a note"],
             "trials": [
                 {
@@ -150,6 +152,8 @@ DOCUMENT = {
             "link_fraction": None,
             "tick_s": None,
             "driver_says": None,
+            "pages": "warm",
+            "threads": None,
             "notes": [],
             "trials": [],
             "numa_node": None,

@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from cudabw import __version__
 from cudabw.benchmarks.api import measure_bandwidth, measure_latency, measure_launch_overhead
 from cudabw.errors import ResultFileError
-from cudabw.results import latency, launch, launch_sets, model
+from cudabw.results import fits, latency, launch, launch_sets, model, setup_cost
 from cudabw.results.files import to_document, to_json
+from cudabw.results.fits import Fit
 from cudabw.results.latency import LatencyCase, SmallCopiesCase
 from cudabw.results.launch import LaunchCase
 from cudabw.results.launch_sets import LaunchOverhead
 from cudabw.results.limits import LimitResult, LimitState
 from cudabw.results.model import CaseResult, DeviceInfo, Rate, RunError, RunResult, State, Trial
 from cudabw.results.reading import read_json, read_result
+from cudabw.results.setup_cost import SetupCase
 from cudabw.results.shape import CASE_CLASSES, fields_of
 
 SMALL = RunResult(
@@ -69,10 +71,18 @@ def changed(path, value):
         lambda: measure_bandwidth(backend="emulated", kinds=["pinned", "pageable", "managed"], sizes=[4096], trials=2),
         lambda: measure_bandwidth(backend="emulated", sizes=[1 << 47], trials=1),
         lambda: measure_bandwidth(backend="emulated", device=9),
+        lambda: measure_bandwidth(
+            backend="emulated",
+            kinds=["pageable", "registered"],
+            sizes=[4096 << step for step in range(5)],
+            trials=2,
+            first_touch=True,
+            setup_cost=True,
+        ),
         lambda: measure_launch_overhead(backend="emulated", args=[0, 2], arg_types=["buffer", "mixed"], trials=2),
         lambda: measure_latency(backend="emulated", kinds=["pinned"], sizes=[64, 1024], copies=2, trials=2),
     ],
-    ids=["bandwidth", "refused", "never began", "launches", "small copies"],
+    ids=["bandwidth", "refused", "never began", "ready memory", "launches", "small copies"],
 )
 def test_a_real_run_is_valid_and_comes_back_as_it_was(measure, closed_schema):
     run = measure()
@@ -92,6 +102,7 @@ HEADLINES = {
     LaunchCase: ("submit_s",),
     LatencyCase: ("seconds",),
     SmallCopiesCase: ("per_copy_s",),
+    SetupCase: ("total_s",),
 }
 
 
@@ -108,6 +119,8 @@ def made(draw, cls):
             values[name] = draw(values_of(types[name]).filter(lambda value: value is not None)) if measured else None
     if cls is LimitResult:
         values["reason"] = None if values["state"] is LimitState.PASS else draw(st.text())
+    if cls is Fit:
+        values["reason"] = draw(st.text()) if values["rate_bytes_per_s"] is None else None
     return cls(**values)
 
 
@@ -142,10 +155,11 @@ def test_the_class_of_every_case_is_known_by_its_benchmark():
     assert set(CASE_CLASSES.values()) == set(get_args(union))
 
 
+MODULES = (fits, latency, launch, launch_sets, model, setup_cost)
+
+
 def test_every_class_of_the_model_has_a_shape():
-    classes = [
-        cls for module in (latency, model, launch, launch_sets) for cls in vars(module).values() if is_dataclass(cls)
-    ]
+    classes = [cls for module in MODULES for cls in vars(module).values() if is_dataclass(cls)]
     assert RunResult in classes
     assert LaunchOverhead in classes
     for cls in classes:

@@ -1,6 +1,7 @@
 """What each kind of memory is, which sides it has, how it is sliced, registered, refused and closed."""
 
 from itertools import chain, combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +57,17 @@ PAGE_LOCKED = [
     *((kind, flags) for kind in ("pinned", "mapped", "write-combined") for flags in subsets(FLAGS)),
     *(("registered", flags) for flags in subsets(FLAGS[:2])),
 ]
+
+
+def test_pageable_memory_is_private_to_the_process_as_an_allocators_is(device):
+    with PageableBuffer(device, 1 << 16) as buffer:
+        address = int(buffer.host_pointer)
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            start, end = (int(number, 16) for number in line.split(" ")[0].split("-"))
+            if start <= address < end:
+                assert line.split()[1] == "rw-p"
+                return
+    pytest.fail("it is in no mapping")
 
 
 @pytest.fixture(params=MAKERS)

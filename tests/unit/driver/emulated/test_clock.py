@@ -211,6 +211,22 @@ def test_latency_is_added_to_every_copy(modelled):
     assert rig.api.now() == 2e-6
 
 
+def test_pinning_and_unpinning_hold_the_host_at_their_own_rates(modelled):
+    rig = modelled({"pin": 1e9, "unpin": 2e9})
+    now = rig.api.now
+    instants = [now()]
+    pinned = rig.call("cuMemHostAlloc", 10**6, 0)
+    instants.append(now())
+    rig.call("cuMemFreeHost", pinned)
+    instants.append(now())
+    array = np.zeros(10**6, np.uint8)
+    rig.call("cuMemHostRegister", array.ctypes.data, array.nbytes, 0)
+    instants.append(now())
+    rig.call("cuMemHostUnregister", array.ctypes.data)
+    instants.append(now())
+    assert list(np.diff(instants)) == pytest.approx([1e-3, 0.5e-3] * 2)
+
+
 def test_each_host_thread_has_its_own_time():
     api = EmulatedDriver(clock=ModelledClock({}))
     api._machine.clock.advance(5.0)
@@ -249,6 +265,8 @@ def test_noise_is_the_same_for_the_same_seed_and_spreads_as_given(modelled):
         ({"up": 1.0}, {}),
         ({"h2d/": 1.0}, {}),
         ({"h2d/flash": 1.0}, {}),
+        ({"pin/pinned": 1.0}, {}),
+        ({"pin": 0.0}, {}),
         ({"h2d": 0.0}, {}),
         ({"h2d": float("inf")}, {}),
         ({}, {"noise": -1.0}),

@@ -1,0 +1,291 @@
+"""What it costs to have memory ready: allocate, touch, register, unregister and free it, for each kind and size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudabw.benchmarks.observer import Observer
+from cudabw.benchmarks.outcome import (
+    UNFINISHED,
+    Outcome,
+    failure_of,
+    keep_after,
+    keep_nothing,
+    require_alive,
+    take_to_the_end,
+)
+from cudabw.benchmarks.space import require_space
+from cudabw.errors import CudabwError, Interrupted
+from cudabw.measuring.pairing import seconds_over
+from cudabw.measuring.quiet import collector_off
+from cudabw.measuring.sampling import Rounds
+from cudabw.measuring.verification import touch
+from cudabw.results.model import State
+from cudabw.results.setup_cost import BENCHMARK, SetupCase, SetupTrial
+from cudabw.runtime.memory import (
+    ManagedBuffer,
+    MappedBuffer,
+    PageableBuffer,
+    PinnedBuffer,
+    RegisteredBuffer,
+    WriteCombinedBuffer,
+)
+from cudabw.runtime.resources import resources
+from cudabw.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from cudabw.benchmarks.bandwidth_plan import BandwidthPlan
+    from cudabw.benchmarks.outcome import Ending, Keep
+    from cudabw.measuring.effort import Effort
+    from cudabw.results.launch import Seconds
+    from cudabw.runtime.buffer import Buffer
+    from cudabw.runtime.device import Device
+
+# Registered memory is pageable memory until it is registered.
+_ALLOCATE: Mapping[str, Callable[[Device, int], Buffer]] = {
+    "pageable": PageableBuffer,
+    "pinned": PinnedBuffer,
+    "mapped": MappedBuffer,
+    "write-combined": WriteCombinedBuffer,
+    "registered": PageableBuffer,
+    "managed": ManagedBuffer,
+}
+
+
+_STEPS = ("allocate_s", "touch_s", "register_s", "unregister_s", "registration_s", "free_s", "total_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One kind and size to have ready."""
+
+    kind: str
+    size_bytes: int
+    named: bool = False
+
+    @property
+    def id(self) -> str:
+        """Stable name of the case, the same in every run."""
+        return f"setup-cost/{self.kind}/{self.size_bytes}"
+
+    @property
+    def label(self) -> str:
+        """What a person reads while it is measured."""
+        return f"set up {self.kind} {format_size(self.size_bytes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetupPlan:
+    """What to have ready and how often.
+
+    Attributes:
+        setups: Each once.
+        effort: How much is done for each; the number of trials, each with fresh memory, is fixed.
+        seed: Seeds their order.
+    """
+
+    setups: Sequence[Setup]
+    effort: Effort
+    seed: int = 0
+
+
+def setup_plans(plans: Iterable[BandwidthPlan]) -> tuple[SetupPlan, ...]:
+    """What each plan of copies asks to have ready: nothing, or all that no plan before it has."""
+    seen: set[str] = set()
+    found = []
+    for plan in plans:
+        wanted = [Setup(kind, size, kind in plan.named) for kind in plan.kinds for size in plan.sizes]
+        new = tuple(setup for setup in wanted if plan.setup_cost and setup.id not in seen)
+        seen |= {setup.id for setup in new}
+        found.append(SetupPlan(new, _fixed(plan.effort), plan.seed))
+    return tuple(found)
+
+
+def _fixed(effort: Effort) -> Effort:
+    """As many trials as copies get at least, in as much time: more of them would not make set-up figures precise."""
+    return replace(effort, most=effort.least, precision=None)
+
+
+def run_setup_cost(
+    device: Device,
+    plans: Sequence[SetupPlan],
+    observer: Observer = Observer(),  # noqa: B008 - frozen
+    *,
+    keep: Keep = keep_nothing,
+) -> Outcome:
+    """Measure what it costs to have memory ready.
+
+    Args:
+        device: The device.
+        plans: What to measure, plan after plan.
+        observer: Hears of progress, and may stop the run between trials.
+        keep: Called after each trial.
+
+    Returns:
+        One result for each setup, also for those that failed, and why the run ended early if it did.
+    """
+    total = sum(len(plan.setups) * plan.effort.least for plan in plans)
+    outcome = Outcome()
+    for plan in plans:
+        if outcome.ended_because is not None:
+            outcome = outcome.extended(skipped_setups((plan,), outcome.ended_because))
+            continue
+        run = _Run(device, plan, observer, keep_after(outcome, keep), done=outcome.trials_done, total=total)
+        outcome = outcome.merged(run.measure())
+    return outcome
+
+
+def skipped_setups(plans: Iterable[SetupPlan], because: str) -> list[SetupCase]:
+    """The results of plans that were never begun."""
+    return [_Draws(setup, plan.effort.least).result(because) for plan in plans for setup in plan.setups]
+
+
+@dataclass(slots=True)
+class _Draws:
+    """What is known of a setup while it is measured."""
+
+    setup: Setup
+    wanted: int
+    trials: list[SetupTrial] = field(default_factory=list)
+    state: State = State.OK
+    reason: str | None = None
+
+    def result(self, ended_because: str | None) -> SetupCase:
+        """The case; one without a trial of its own failed for the reason that ended the run."""
+        state, reason = self._state(ended_because)
+        measured = state is State.OK
+        figures: dict[str, Any] = {step: _seconds(self.trials, step) for step in _STEPS} if measured else {}
+        return SetupCase(
+            id=self.setup.id,
+            benchmark=BENCHMARK,
+            kind=self.setup.kind,
+            size_bytes=self.setup.size_bytes,
+            state=state,
+            reason=reason,
+            named=self.setup.named,
+            notes=self._notes(ended_because) if measured else (),
+            trials=tuple(self.trials),
+            **figures,
+        )
+
+    def _state(self, ended_because: str | None) -> tuple[State, str | None]:
+        # A failure of its own puts earlier figures in doubt; what ended the run, or memory refused later, does not.
+        doubted = self.state is State.FAILED and ended_because is None
+        if self.trials and not doubted:
+            return State.OK, None
+        if self.state is State.OK:
+            return State.FAILED, ended_because or "not measured"
+        return self.state, self.reason
+
+    def _notes(self, ended_because: str | None) -> tuple[str, ...]:
+        if len(self.trials) == self.wanted:
+            return ()
+        why = self.reason or ended_because or "time budget"
+        return (f"{len(self.trials)} of {self.wanted} trials: {why}",)
+
+
+def _seconds(trials: Sequence[SetupTrial], step: str) -> Seconds | None:
+    if trials[0].register_s is None and step in ("register_s", "unregister_s", "registration_s"):
+        return None
+    return seconds_over([[getattr(trial, step)] for trial in trials])
+
+
+class _Run:
+    """The measurement of one plan on one device."""
+
+    def __init__(
+        self, device: Device, plan: SetupPlan, observer: Observer, keep: Keep, *, done: int, total: int
+    ) -> None:
+        self._device = device
+        self._plan = plan
+        self._observer = observer
+        self._keep = keep
+        self._start = self._done = done
+        self._total = total
+        self._draws = [_Draws(setup, plan.effort.least) for setup in plan.setups]
+
+    def measure(self) -> Outcome:
+        """Measure round after round, and keep what is finished whatever happens."""
+        return self._outcome(take_to_the_end(self._take_rounds))
+
+    def _outcome(self, ending: Ending) -> Outcome:
+        return Outcome(
+            cases=tuple(draws.result(ending.because) for draws in self._draws),
+            trials_done=self._done - self._start,
+            interrupted=ending.interrupted,
+            error=ending.error,
+        )
+
+    def _take_rounds(self) -> str | None:
+        """Take the trials; returns why they ended early, if they did."""
+        effort, random = self._plan.effort, np.random.default_rng(self._plan.seed)
+        rounds = Rounds(self._draws, effort, random, enough=lambda _: True)
+        for draws in rounds:
+            self._observer.progress(self._done, self._total, draws.setup.label)
+            self._observer.check_interrupt()
+            if draws.state is State.OK:
+                self._take_trial(draws)
+            self._done += 1
+            self._keep(lambda: self._outcome(UNFINISHED))
+        self._observer.progress(self._done, self._total, "")
+        return f"time budget of {effort.budget_s:g} s" if rounds.cut else None
+
+    def _take_trial(self, draws: _Draws) -> None:
+        setup = draws.setup
+        try:
+            require_space(self._device, setup.kind, setup.size_bytes)
+            draws.trials.append(self._steps(setup))
+        except Interrupted:
+            raise
+        except CudabwError as error:
+            draws.state, draws.reason = failure_of(error)
+            require_alive(self._device, error)
+
+    def _steps(self, setup: Setup) -> SetupTrial:
+        device, nbytes, watch = self._device, setup.size_bytes, _Stopwatch(self._device)
+        with resources() as owned, collector_off():
+            with watch:
+                memory = _ALLOCATE[setup.kind](device, nbytes)
+            owned.enter_context(memory)
+            allocate_s = watch.seconds
+            pages = memory.array()
+            with watch:
+                touch(pages)
+            touch_s = watch.seconds
+            # The memory is not freed before its last view is gone.
+            del pages
+            register_s, unregister_s = self._register(memory, watch) if setup.kind == "registered" else (None, None)
+            with watch:
+                memory.close()
+        return SetupTrial(allocate_s, touch_s, register_s, unregister_s, free_s=watch.seconds)
+
+    def _register(self, memory: Buffer, watch: _Stopwatch) -> tuple[float, float]:
+        pages = memory.array()
+        with watch:
+            registered = RegisteredBuffer(self._device, pages)
+        register_s = watch.seconds
+        with watch:
+            registered.close()
+        return register_s, watch.seconds
+
+
+class _Stopwatch:
+    """Takes the seconds of a ``with`` block by the host's clock; no work of the device is waited for in it."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._now = device.driver.now
+        self._start = 0.0
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._device.synchronize()
+        self._start = self._now()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = self._now() - self._start
