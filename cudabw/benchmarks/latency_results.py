@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -201,37 +202,48 @@ def _rows(cases: Iterable[SmallCopiesCase], same: Callable[[SmallCopiesCase], in
 def _loop_suffices(row: Sequence[SmallCopiesCase]) -> Iterator[LoopSuffices]:
     first = row[0]
     for way, points in _compared(row, lambda case: case.size_bytes):
-        start = _from_where_on((size, loop.low <= other.high) for size, loop, other in points)
-        sizes = tuple(size for size, _, _ in points)
-        yield LoopSuffices(first.kind, first.direction, way, first.copies, sizes, start)
+        start = _from_where_on((size, not faster) for size, faster in points)
+        yield LoopSuffices(first.kind, first.direction, way, first.copies, tuple(size for size, _ in points), start)
 
 
 def _way_pays(row: Sequence[SmallCopiesCase]) -> Iterator[WayPays]:
     first = row[0]
     for way, points in _compared(row, lambda case: case.copies):
-        start = _from_where_on((copies, other.high < loop.low) for copies, loop, other in points)
-        numbers = tuple(copies for copies, _, _ in points)
-        yield WayPays(first.kind, first.direction, way, first.size_bytes, numbers, start)
+        numbers = tuple(copies for copies, _ in points)
+        yield WayPays(first.kind, first.direction, way, first.size_bytes, numbers, _from_where_on(points))
 
 
 def _compared(
     row: Sequence[SmallCopiesCase], varied: Callable[[SmallCopiesCase], int]
-) -> Iterator[tuple[Way, list[tuple[int, stats.Interval, stats.Interval]]]]:
-    """Each way but the loop, with the intervals of loop and way where both have one; two points at least."""
-    intervals = {(case.way, varied(case)): interval for case in row if (interval := _interval(case)) is not None}
+) -> Iterator[tuple[Way, list[tuple[int, bool]]]]:
+    """Each way but the loop, and at which points it is faster than the loop for sure; two points at least."""
+    cases = {(case.way, varied(case)): case for case in row}
     for way in (way for way in Way if way is not Way.LOOP):
-        points = sorted(
-            {varied(case) for case in row if {(way, varied(case)), (Way.LOOP, varied(case))} <= {*intervals}}
+        compared = (
+            (point, _is_faster(cases[way, point], loop))
+            for (other, point), loop in sorted(cases.items(), key=lambda item: item[0][1])
+            if other is Way.LOOP and (way, point) in cases
         )
+        points = [(point, faster) for point, faster in compared if faster is not None]
         if len(points) > 1:
-            yield way, [(point, intervals[Way.LOOP, point], intervals[way, point]) for point in points]
+            yield way, points
 
 
-def _interval(case: SmallCopiesCase) -> stats.Interval | None:
-    seconds = case.per_copy_s
-    if seconds is None or seconds.low is None or seconds.high is None:
+def _is_faster(case: SmallCopiesCase, loop: SmallCopiesCase) -> bool | None:
+    """Whether a way is faster than the loop for sure; None where that cannot be told.
+
+    Both are taken in turns in each trial, so that what disturbs one mostly disturbs the other: it is their ratio in
+    each trial that has an interval.
+    """
+    if not (case.state.measured and loop.state.measured) or len(case.trials) != len(loop.trials):
         return None
-    return stats.Interval(seconds.low, seconds.high)
+    ratios = [
+        stats.median(ours.samples_s) / stats.median(its.samples_s)
+        for ours, its in zip(loop.trials, case.trials, strict=True)
+        if stats.median(its.samples_s) > 0 and stats.median(ours.samples_s) > 0
+    ]
+    interval = stats.median_interval([math.log(ratio) for ratio in ratios]) if ratios else None
+    return None if interval is None else interval.low > 0
 
 
 def _from_where_on(points: Iterable[tuple[int, bool]]) -> int | None:

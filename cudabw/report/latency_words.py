@@ -67,7 +67,7 @@ def _pays(ways: Sequence[WayPays]) -> str:
 
 def _from_number(found: WayPays) -> str:
     if found.from_copies is None:
-        return f"nowhere faster than a loop up to {found.copies[-1]} copies"
+        return f"not seen to be faster than a loop up to {found.copies[-1]} copies"
     return f"faster than a loop from {found.from_copies} {'copy' if found.from_copies == 1 else 'copies'} on"
 
 

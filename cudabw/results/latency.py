@@ -142,7 +142,9 @@ class SmallCopiesCase:
 
 @dataclass(frozen=True, slots=True)
 class LoopSuffices:
-    """From which size on a loop of copies is as fast as another way: their intervals meet, or the loop is faster.
+    """From which size on no other way was seen to be faster than a loop of copies.
+
+    A way is faster where the 99 % interval of its ratio to the loop, trial by trial, says so.
 
     Attributes:
         copies: The number of copies that it holds for.
@@ -160,7 +162,7 @@ class LoopSuffices:
 
 @dataclass(frozen=True, slots=True)
 class WayPays:
-    """From how many copies on a way is faster than a loop: its interval lies below the loop's.
+    """From how many copies on a way is faster than a loop: the interval of their ratio, trial by trial, says so.
 
     Attributes:
         size_bytes: The size that it holds for.

@@ -21,7 +21,7 @@ REPORT = """\
 Small copies · device 0: EMULATED, not a GPU (host memory)
 pinned h2d, 4 copies: a loop is as fast as one batch or a graph nowhere up to 4 KiB; as one kernel from 4 KiB on.
 pinned h2d, 4 KiB: one batch and a graph are faster than a loop from 4 copies on; one kernel is \
-nowhere faster than a loop up to 256 copies.
+not seen to be faster than a loop up to 256 copies.
 
 One copy in µs: submitted and waited for, and queued among others
 Memory  Dir.   Size  End to end        ±  Call  Queued      ±  Clock
