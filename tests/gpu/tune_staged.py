@@ -2,7 +2,7 @@
 
 Run on a machine with a GPU, from the root of the checkout; takes about a minute:
 
-    PYTHONPATH=. python3 tests/gpu/tune_staged.py [--out FILE] [--size 512MiB]
+    PYTHONPATH=. python3 tests/gpu/tune_staged.py [--out FILE] [--size 512MiB] [--only SECTION]
 
 Everything is timed in turns in one process; printed are medians in GB/s and their share of pinned memory.
 """
@@ -232,15 +232,21 @@ def main():
     parser.add_argument("--size", type=parse_size, default=512 * MIB)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", choices=("verify", "sizes", "kernel", "settings"), help="one section alone")
     options = parser.parse_args()
     with Device(load_driver(options.backend, notify=print)) as device:
         describe(device)
-        verify(device)
         bench, cpus = Bench(device, options.size), usable_cpus()
         device.activate()
-        compare_sizes(bench, options.size)
-        compare_grids(device, options.size)
-        compare_settings(bench, options.size, cpus, options.rounds)
+        sections = {
+            "verify": lambda: verify(device),
+            "sizes": lambda: compare_sizes(bench, options.size),
+            "kernel": lambda: compare_grids(device, options.size),
+            "settings": lambda: compare_settings(bench, options.size, cpus, options.rounds),
+        }
+        for name, section in sections.items():
+            if options.only in (None, name):
+                section()
     if options.out:
         options.out.write_text(json.dumps(ROWS))
 
