@@ -60,7 +60,7 @@ def _show(result: RunResult, how: str) -> None:
             from cudabw.report.chart import has_rates, print_chart
 
             if not has_rates(result):
-                raise UsageError("there are no rates to draw")
+                raise UsageError("there are no rates to draw", hint="--hist draws the samples of every case.")
             write_result(rendered(partial(print_chart, result)))
         case "hist":
             from cudabw.report.histogram import print_histograms

@@ -112,7 +112,8 @@ def _footer(comparison: Comparison) -> Iterable[str]:
         yield f"? {str(reason).replace('_', ' ')}: {_WORDS[reason].format(margin=_whole(comparison.margin))}."
     for name, labels in ((comparison.old, comparison.only_old), (comparison.new, comparison.only_new)):
         if labels:
-            yield f"Only in {name}: {', '.join(labels)}."
+            # Labels of launches have commas in them.
+            yield f"Only in {name}: {'; '.join(labels)}."
     for fact in comparison.facts:
         yield f"Not the same: {fact.name} was {fact.old}, is {fact.new}."
 
@@ -130,6 +131,7 @@ def _method(comparison: Comparison) -> Iterable[str]:
     margin, confidence = _whole(comparison.margin), _whole(comparison.confidence)
     draws = "trials' medians (Welch)" if comparison.old_runs == 1 else f"{comparison.old_runs} earlier runs"
     yield f"Speed is a rate, or one over a time; ± is the {confidence} interval of its change, from {draws}."
+    yield "It compares geometric means of trials, old and new are medians: where trials scatter, these differ."
     yield f"faster, slower: the whole interval is beyond {margin}; same: it is within ±{margin}."
     often = round(1 / (1 - comparison.confidence))
     yield f"By chance at most one in {often} cases that did not change is called faster or slower."

@@ -140,7 +140,7 @@ def _ways(
 
 def _prepared(cases: Sequence[SmallCopiesCase], symbols: Symbols) -> Table:
     ways = [way for way in Way if any(case.way is way and case.build_s for case in cases)]
-    table = _table(("Memory", "Copies"), [str(way).capitalize() for way in ways], symbols)
+    table = _table(("Memory",), ("Copies", *(str(way).capitalize() for way in ways)), symbols)
     kinds = list(dict.fromkeys(case.kind for case in cases))
     for kind, copies in sorted(
         {(case.kind, case.copies) for case in cases}, key=lambda row: (kinds.index(row[0]), row[1])

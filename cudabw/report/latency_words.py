@@ -44,7 +44,7 @@ def crossovers(result: RunResult) -> Iterable[str]:
 def _suffices(ways: Sequence[LoopSuffices]) -> str:
     first = ways[0]
     places = _by_place((_NAMES[one.way], _from_size(one)) for one in ways)
-    where = "; as ".join(f"{' or '.join(names)} {place}" for place, names in places.items())
+    where = "; as ".join(f"{_listed(names, 'or')} {place}" for place, names in places.items())
     return f"{first.kind} {first.direction}, {first.copies} copies: a loop is as fast as {where}."
 
 
@@ -60,7 +60,7 @@ def _pays(ways: Sequence[WayPays]) -> str:
     first = ways[0]
     places = _by_place((_NAMES[one.way], _from_number(one)) for one in ways)
     where = "; ".join(
-        f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} {place}" for place, names in places.items()
+        f"{_listed(names, 'and')} {'is' if len(names) == 1 else 'are'} {place}" for place, names in places.items()
     )
     return f"{first.kind} {first.direction}, {format_size(first.size_bytes)}: {where}."
 
@@ -69,6 +69,11 @@ def _from_number(found: WayPays) -> str:
     if found.from_copies is None:
         return f"not seen to be faster than a loop up to {found.copies[-1]} copies"
     return f"faster than a loop from {found.from_copies} {'copy' if found.from_copies == 1 else 'copies'} on"
+
+
+def _listed(names: Sequence[str], last: str) -> str:
+    """Names in a sentence, the last of them behind a word: "a, b or c"."""
+    return f" {last} ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _by_place(ways: Iterable[tuple[str, str]]) -> Mapping[str, Sequence[str]]:

@@ -81,7 +81,7 @@ def _require_something(source: Source) -> None:
             f"{source.label} has no launches with several numbers of arguments, which a picture compares",
             hint="Measure several: cudabw launch-overhead --args 0,1,4,16 -o launches.json",
         )
-    raise UsageError(f"{source.label} has no figures to draw")
+    raise UsageError(f"{source.label} has neither rates nor launches to draw")
 
 
 def _figure(sources: Sequence[Source]) -> Figure:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _MOST_TICKS: Final = 6
 _HEADROOM: Final = 1.06
 """Above the highest line, for its name."""
+_MOST_BAND: Final = 1.5
+"""As high above the highest line as bands are shown: an interval of few trials can reach a thousand times higher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ def draw_bandwidth(row: Row, columns: int, figure: SubFigure, title: Callable[[s
         _draw_ceilings(axes, direction, row.sources)
         _label_sizes(axes, [size for source in row.sources for size in _sizes(source, direction)])
     panels[0].set_ylabel("GB/s")
-    panels[0].set_ylim(0, panels[0].get_ylim()[1] * _HEADROOM)
+    highest = max(rate for axes in panels for line in axes.get_lines() for rate in line.get_ydata())
+    panels[0].set_ylim(0, min(panels[0].get_ylim()[1], highest * _MOST_BAND) * _HEADROOM)
     # The panel with most lines has one of each.
     set_legend(figure, max(panels, key=lambda axes: len(axes.get_lines())))
 

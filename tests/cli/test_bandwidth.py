@@ -812,4 +812,7 @@ def test_a_file_without_rates_has_no_chart(command, tmp_path):
     path = tmp_path / "launches.json"
     command("launch-overhead", "--backend", "emulated", "--args", "0", "--trials", "1", "-o", path)
     done = command("show", path, "--chart")
-    assert (done.code, done.out, done.err) == (2, "", "cudabw: error: there are no rates to draw\n")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "cudabw: error: there are no rates to draw\ncudabw: hint: --hist draws the samples of every case.\n"
+    )

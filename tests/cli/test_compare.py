@@ -142,8 +142,8 @@ def test_cases_of_one_file_alone_are_named(command, measure):
     done = command("compare", old, new)
     assert done.code == 0
     assert words(done) == ["same", "same"]
-    assert "\nOnly in old.json: mapped kernel h2d 4 KiB, mapped kernel d2h 4 KiB.\n" in done.out
-    assert done.out.endswith("\nOnly in new.json: managed h2d 4 KiB, managed d2h 4 KiB.\n")
+    assert "\nOnly in old.json: mapped kernel h2d 4 KiB; mapped kernel d2h 4 KiB.\n" in done.out
+    assert done.out.endswith("\nOnly in new.json: managed h2d 4 KiB; managed d2h 4 KiB.\n")
 
 
 def test_nothing_to_compare_is_no_success(command, measure):

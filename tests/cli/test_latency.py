@@ -49,11 +49,11 @@ pinned  h2d        1  6.41  <0.01   6.41  <0.01   7.41  <0.01   16.19  <0.01
 Prepared once before, µs for all copies
 Memory  Copies  Batch  Graph  Kernel
 ─────────────────────────────────────
-pinned  1        0.00   0.00    6.00
-pinned  4        0.00   0.00    6.01
-pinned  16       0.00   0.00    6.04
-pinned  64       0.00   0.00    6.15
-pinned  256      0.00   0.00    6.61
+pinned       1   0.00   0.00    6.00
+pinned       4   0.00   0.00    6.01
+pinned      16   0.00   0.00    6.04
+pinned      64   0.00   0.00    6.15
+pinned     256   0.00   0.00    6.61
 
 Medians of 8 trials, ± a 99 % interval; each with fresh memory, in shuffled order. Every byte was verified after every
 batch.
@@ -82,7 +82,7 @@ pageable  d2h   64 B  6.03    -   2.09    -      -    -       -    -
 Prepared once before, us for all copies
 Memory    Copies  Batch
 ------------------------
-pageable  64       0.00
+pageable      64   0.00
 
 One trial; each with fresh memory, in shuffled order. Every byte was verified after every batch.
 End to end: the driver's call and the wait for it, by the host's clock; call: the call alone. Queued: one of many in a

@@ -56,11 +56,12 @@ launch packed, 4 buffer    4.80 µs    4.80 µs     0 %  >100 %  ? too wide
 
 6 cases: 1 faster, 1 slower, 1 same, 3 inconclusive.
 Speed is a rate, or one over a time; ± is the 99 % interval of its change, from trials' medians (Welch).
+It compares geometric means of trials, old and new are medians: where trials scatter, these differ.
 faster, slower: the whole interval is beyond 2 %; same: it is within ±2 %.
 By chance at most one in 100 cases that did not change is called faster or slower.
 ? too wide: the interval is too wide to tell a change from none.
 ? not measured: not measured on both sides.
-Only in before.json: managed h2d 64 MiB, managed d2h 64 MiB.
+Only in before.json: managed h2d 64 MiB; managed d2h 64 MiB.
 Not the same: nvidia_driver was 580.1, is 590.2.
 """
 

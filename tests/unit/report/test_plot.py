@@ -153,6 +153,11 @@ def test_a_run_of_both_has_both_and_several_runs_of_launches_a_row_each():
     ]
 
 
+def test_an_interval_that_reaches_far_above_all_lines_leaves_them_their_scale():
+    wide = sweep("pinned", rate_bytes_per_s=Rate(40e9, 1e9, 4e21, 1e9, 60e9))
+    assert max(float(text) for text in texts(wide) if text.isdecimal()) == 100
+
+
 def test_one_trial_has_no_interval_and_says_so():
     assert texts(sweep("pinned", trials=1))[-1] == "One trial; no interval."
 
@@ -186,8 +191,8 @@ FAILED = {"state": State.FAILED, "reason": "lost", "rate_bytes_per_s": None, "li
             launches(("buffer", 4), ("mixed", 4)),
             "a has no launches with several numbers of arguments, which a picture compares",
         ),
-        (run_result(), "a has no figures to draw"),
-        (sweep("pinned", **FAILED), "a has no figures to draw"),
+        (run_result(), "a has neither rates nor launches to draw"),
+        (sweep("pinned", **FAILED), "a has neither rates nor launches to draw"),
     ],
 )
 def test_what_makes_no_curve_is_refused_in_words(result, message):
