@@ -228,7 +228,7 @@ def require_sense(plan: BandwidthPlan) -> None:
     if plan.staging != Staging() and STAGED not in measured:
         raise ValueError(f"threads and slot are of the {STAGED} engine, which is not chosen")
     if plan.staging.slot is not None and plan.staging.slot < SMALLEST_SLOT:
-        raise ValueError(f"a slot has {format_size(SMALLEST_SLOT)} or more, not {plan.staging.slot} bytes")
+        raise ValueError(f"a slot has {format_size(SMALLEST_SLOT)} or more, not {format_size(plan.staging.slot)}")
 
 
 def page_states(*, first_touch: bool, huge_pages: bool) -> tuple[Pages, ...]:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\b
 Examples:
-  cudabw bandwidth --all --size 4KiB:256MiB:x4 -o sweep.json && cudabw plot sweep.json -o sweep.svg
+  cudabw bandwidth --all --size 4KiB:256MiB:x4 -o sweep.json
+  cudabw plot sweep.json -o sweep.svg
   cudabw plot old.json new.json -o both.png
 """
 

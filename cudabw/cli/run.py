@@ -32,7 +32,7 @@ Built-in suites:
   smoke  Does everything work? Needs no GPU; for CI.
   quick  How fast is this machine's link? Half a minute.
   full   From which size on does pinning pay? A sweep for all kinds; minutes.
-  acceptance-pcie5-x16  Does this machine give what PCIe Gen5 x16 should? Exit 3 if not.
+  acceptance-pcie5-x16  Does it give what PCIe Gen5 x16 should? Exit 3 if not.
 
 \b
 Examples:

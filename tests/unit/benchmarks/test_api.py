@@ -166,7 +166,7 @@ def test_one_kind_without_a_sequence_around_it_is_refused_with_the_remedy():
         ({"engines": ["staged"]}, r"staged goes with none of the other choices: it goes with pageable by staged \(h2d"),
         ({"threads": 2}, "threads and slot are of the staged engine"),
         ({"engines": ["staged"], "kinds": ["pageable"], "threads": 0}, "threads are at least 1: 0"),
-        ({"engines": ["staged"], "kinds": ["pageable"], "slot": 1}, "a slot has 64 KiB or more, not 1 bytes"),
+        ({"engines": ["staged"], "kinds": ["pageable"], "slot": 1}, "a slot has 64 KiB or more, not 1 B"),
         ({"backend": "gpu"}, "'gpu' is not a valid Backend"),
     ],
 )

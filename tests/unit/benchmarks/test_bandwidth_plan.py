@@ -172,7 +172,7 @@ def test_both_directions_at_once_are_of_the_driver_and_of_memory_that_it_copies_
         (plan(staging=Staging(threads=2)), "threads and slot are of the staged engine, which is not chosen"),
         (
             plan("pageable", engines=("staged",), staging=Staging(slot=65535)),
-            "a slot has 64 KiB or more, not 65535 bytes",
+            "a slot has 64 KiB or more, not 65535 B",
         ),
     ],
 )
