@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from cudabw.report.curves import PANELS, Curve, curves_of
 from cudabw.report.plot_style import (
     BLACK,
@@ -89,7 +91,7 @@ def draw_bandwidth(row: Row, columns: int, figure: SubFigure, title: Callable[[s
         _draw_ceilings(axes, direction, row.sources)
         _label_sizes(axes, [size for source in row.sources for size in _sizes(source, direction)])
     panels[0].set_ylabel("GB/s")
-    highest = max(rate for axes in panels for line in axes.get_lines() for rate in line.get_ydata())
+    highest = max(float(np.max(line.get_ydata())) for axes in panels for line in axes.get_lines())
     panels[0].set_ylim(0, min(panels[0].get_ylim()[1], highest * _MOST_BAND) * _HEADROOM)
     # The panel with most lines has one of each.
     set_legend(figure, max(panels, key=lambda axes: len(axes.get_lines())))

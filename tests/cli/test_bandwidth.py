@@ -602,7 +602,7 @@ def test_an_unknown_or_abbreviated_option_or_choice_is_refused(command, argument
             "staged goes with none of the other choices: it goes with pageable by staged (h2d, d2h)",
         ),
         (["--threads", "3"], "threads and slot are of the staged engine, which is not chosen"),
-        (["--engine", "staged", "--slot", "3B"], "a slot has 64 KiB or more, not 3 bytes"),
+        (["--engine", "staged", "--slot", "3B"], "a slot has 64 KiB or more, not 3 B"),
     ],
 )
 def test_choices_that_do_not_go_together_are_refused_with_what_does(command, arguments, message, extra):
