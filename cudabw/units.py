@@ -199,11 +199,6 @@ def format_size(nbytes: int) -> str:
     return _format_rounded_size(nbytes)
 
 
-def format_size_exact(nbytes: int) -> str:
-    """Show every byte, for messages about two sizes that may look alike when rounded: ``67,108,865 bytes``."""
-    return f"{nbytes:,} byte" if nbytes == 1 else f"{nbytes:,} bytes"
-
-
 def format_about_size(nbytes: float) -> str:
     """Show a size with two significant figures, in the largest binary unit of which there is at least one.
 

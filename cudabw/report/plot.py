@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from cudabw.results.model import RunResult
 
-FORMATS: Final = ("svg", "png")
 MOST_SOURCES: Final = len(FILE_DASHES)
 
 _PANEL_WIDTH: Final = 4.1
@@ -53,7 +52,7 @@ def draw(sources: Sequence[Source], as_format: str) -> bytes:
 
     Args:
         sources: At least one.
-        as_format: One of ``FORMATS``.
+        as_format: ``svg`` or ``png``.
 
     Raises:
         UsageError: There is nothing to draw in one of them, or there are too many to tell apart.

@@ -362,13 +362,6 @@ def test_decimals_and_small_units_are_shown_only_where_nothing_better_is_exact(n
 
 
 @pytest.mark.parametrize(
-    ("nbytes", "shown"), [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (2**26 + 1, "67,108,865 bytes")]
-)
-def test_exact_sizes_show_every_byte(nbytes, shown):
-    assert units.format_size_exact(nbytes) == shown
-
-
-@pytest.mark.parametrize(
     ("bytes_per_s", "shown"),
     [
         (55.4e9, "55.4"),

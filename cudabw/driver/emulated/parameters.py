@@ -12,7 +12,6 @@ from cudabw.driver.emulated.refusals import INVALID_IMAGE, INVALID_PTX, INVALID_
 if TYPE_CHECKING:
     from cudabw.driver.emulated.ptx import Parameter
 
-POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 ELF_MAGIC = b"\x7fELF"
 
 
