@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from cudabw.results.model import Clock, State
+from cudabw.results.model import Clock, State, require_contract
 
 if TYPE_CHECKING:
     from cudabw.results.launch import Seconds
@@ -95,7 +95,7 @@ class LatencyCase:
 
     def __post_init__(self) -> None:
         """Hold the contract of the states."""
-        _require_contract(self.id, self.state, self.reason, self.seconds)
+        require_contract(self.id, self.state, self.reason, self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class SmallCopiesCase:
 
     def __post_init__(self) -> None:
         """Hold the contract of the states."""
-        _require_contract(self.id, self.state, self.reason, self.per_copy_s)
+        require_contract(self.id, self.state, self.reason, self.per_copy_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +184,3 @@ class SmallCopies:
 
     loop_suffices: tuple[LoopSuffices, ...] = ()
     way_pays: tuple[WayPays, ...] = ()
-
-
-def _require_contract(name: str, state: State, reason: str | None, seconds: Seconds | None) -> None:
-    """A time if and only if measured, a reason if and only if not ok."""
-    if state.measured != (seconds is not None):
-        raise ValueError(f"case {name}: a time belongs to what was measured, and there to every state: {state}")
-    if (state is State.OK) == (reason is not None):
-        raise ValueError(f"case {name}: a reason belongs to every state but ok, not to {state}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cudabw.results.model import Clock, State
+from cudabw.results.model import Clock, State, require_contract
 
 BENCHMARK = "launch_overhead"
 
@@ -185,10 +185,5 @@ class LaunchCase:
     trials: tuple[LaunchTrial, ...] = ()
 
     def __post_init__(self) -> None:
-        """Hold the contract of the states: figures if and only if measured, a reason if and only if not ok."""
-        if self.state.measured != (self.submit_s is not None):
-            raise ValueError(
-                f"case {self.id}: a time belongs to what was measured, and there to every state: {self.state}"
-            )
-        if (self.state is State.OK) == (self.reason is not None):
-            raise ValueError(f"case {self.id}: a reason belongs to every state but ok, not to {self.state}")
+        """Hold the contract of the states."""
+        require_contract(self.id, self.state, self.reason, self.submit_s)

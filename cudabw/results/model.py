@@ -56,6 +56,25 @@ class State(StrEnum):
         return self in (State.FAILED, State.WRONG_DATA, State.SUSPECT)
 
 
+def require_contract(case: str, state: State, reason: str | None, figure: object, what: str = "time") -> None:
+    """Hold the contract of the states: a figure if and only if measured, a reason if and only if not ok.
+
+    Args:
+        case: Its id.
+        state: Of it.
+        reason: Of the state.
+        figure: The headline; None where there is none.
+        what: The figure is.
+
+    Raises:
+        ValueError: A case does not hold it.
+    """
+    if state.measured != (figure is not None):
+        raise ValueError(f"case {case}: a {what} belongs to what was measured, and there to every state: {state}")
+    if (state is State.OK) == (reason is not None):
+        raise ValueError(f"case {case}: a reason belongs to every state but ok, not to {state}")
+
+
 class Clock(StrEnum):
     """Which clock timed a sample: two CUDA events on the stream, or the host around a synchronisation."""
 
@@ -231,13 +250,8 @@ class CaseResult:
     numa_node: int | None = None
 
     def __post_init__(self) -> None:
-        """Hold the contract of the states: a rate if and only if measured, a reason if and only if not ok."""
-        if self.state.measured != (self.rate_bytes_per_s is not None):
-            raise ValueError(
-                f"case {self.id}: a rate belongs to what was measured, and there to every state: {self.state}"
-            )
-        if (self.state is State.OK) == (self.reason is not None):
-            raise ValueError(f"case {self.id}: a reason belongs to every state but ok, not to {self.state}")
+        """Hold the contract of the states."""
+        require_contract(self.id, self.state, self.reason, self.rate_bytes_per_s, "rate")
 
     @property
     def pages_on(self) -> Mapping[int, int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from cudabw.results.model import Clock, State
+from cudabw.results.model import Clock, State, require_contract
 
 if TYPE_CHECKING:
     from cudabw.results.launch import Seconds
@@ -77,13 +77,8 @@ class SetupCase:
     trials: tuple[SetupTrial, ...] = ()
 
     def __post_init__(self) -> None:
-        """Hold the contract of the states: figures if and only if measured, a reason if and only if not ok."""
-        if self.state.measured != (self.total_s is not None):
-            raise ValueError(
-                f"case {self.id}: a time belongs to what was measured, and there to every state: {self.state}"
-            )
-        if (self.state is State.OK) == (self.reason is not None):
-            raise ValueError(f"case {self.id}: a reason belongs to every state but ok, not to {self.state}")
+        """Hold the contract of the states."""
+        require_contract(self.id, self.state, self.reason, self.total_s)
 
 
 class Change(StrEnum):
