@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudabw import stats
 from cudabw.benchmarks.bandwidth_plan import LOCAL, TOTAL
-from cudabw.benchmarks.outcome import failure_of
+from cudabw.benchmarks.outcome import failure_of, state_without_figure
 from cudabw.benchmarks.places import whereabouts
 from cudabw.benchmarks.remarks import traffic
 from cudabw.measuring.judging import Judgement, converged, judge
@@ -91,7 +91,8 @@ class CaseDraws:
     def _result(self, direction: str, trials: Sequence[Trial], ended_because: str | None) -> CaseResult:
         case = self.case
         rate = self._rate(trials) if trials and not self.doubted else None
-        state, reason = self._unmeasured(ended_because) if rate is None else self._worth(rate, trials, ended_because)
+        lost = state_without_figure(self.state, self.reason, ended_because)
+        state, reason = lost if rate is None else self._worth(rate, trials, ended_because)
         return CaseResult(
             id=case.id_of(direction),
             benchmark="bandwidth",
@@ -119,24 +120,16 @@ class CaseDraws:
     def _rate(self, trials: Sequence[Trial]) -> Rate:
         return rate_over(trials, self.case.size_bytes, self.tick_s or 0.0)
 
-    def _unmeasured(self, ended_because: str | None) -> Judgement:
-        return (State.FAILED, ended_because or "not measured") if self.state is State.OK else (self.state, self.reason)
-
     def _worth(self, rate: Rate, trials: Sequence[Trial], ended_because: str | None) -> Judgement:
         return judge(
             rate,
             [stats.median(trial.samples_s) for trial in trials],
             tick_s=(self.tick_s or 0.0) / trials[0].copies_per_batch,
             precision=self.effort.precision,
-            ended_because=self._ended_because(len(trials), ended_because),
+            ended_because=self.effort.ended_because(len(trials), self.reason or ended_because),
             coarse=self._coarse(),
             throttled=self._throttled(trials),
         )
-
-    def _ended_because(self, trials: int, run_ended: str | None) -> str:
-        if trials >= self.effort.most:
-            return "1 trial" if trials == 1 else f"{trials} trials"
-        return self.reason or run_ended or "time budget"
 
     def _coarse(self) -> str | None:
         """Why the clock is too coarse for a batch, if it is: only so many copies fit into one."""
@@ -165,8 +158,7 @@ class CaseDraws:
         yield from self.remarks
         yield from traffic(self.case, rate)
         yield from whereabouts(self.numa_node, trials)
-        if len(trials) < self.effort.least:
-            yield f"{len(trials)} of {self.effort.least} trials: {self._ended_because(len(trials), ended_because)}"
+        yield from self.effort.shortfall(len(trials), self.reason or ended_because)
         if repeated := sum(len(trial.repeated_s) for trial in trials):
             batches = "1 batch was" if repeated == 1 else f"{repeated} batches were"
             yield f"{batches} repeated, because the GPU was slowed down ({self._slowed_by})"

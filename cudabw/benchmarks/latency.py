@@ -202,7 +202,7 @@ class _Run:
         """A trial of a case; again while the GPU is slowed down, a few times."""
         while True:
             trial, slowed_by = self._slowdowns.over(partial(self._take_case, draws, memory))
-            if not draws.repeats(slowed_by):
+            if not draws.slow.repeats(slowed_by):
                 return trial
 
     @contextmanager

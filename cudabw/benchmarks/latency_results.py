@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from cudabw import stats
 from cudabw.benchmarks.latency_plan import OneCopy
-from cudabw.benchmarks.outcome import failure_of
+from cudabw.benchmarks.outcome import failure_of, state_without_figure
 from cudabw.measuring.judging import Judgement, converged, judge
 from cudabw.measuring.pairing import seconds_over
-from cudabw.measuring.slowdown import MOST_REPEATS
+from cudabw.measuring.slowdown import SlowTrials
 from cudabw.results.latency import (
     LATENCY,
     SMALL_COPIES,
@@ -47,9 +47,7 @@ class CaseDraws:
         gated: Whether a gate kept the time to queue out.
         tick_s: Of the clock.
         driver_says: Of its memory.
-        slowed_by: What slowed the GPU down in trials that were repeated or kept.
-        repeated: Trials that were taken again for that.
-        throttled: Trials that were kept all the same.
+        slow: Its trials in which the GPU was slowed down.
         state: What the failure of a trial means; ``ok`` before any.
         reason: Of it.
         doubted: Whether that failure is the case's own, which puts its earlier figures in doubt.
@@ -63,9 +61,7 @@ class CaseDraws:
     gated: bool | None = None
     tick_s: float | None = None
     driver_says: str | None = None
-    slowed_by: dict[str, None] = field(default_factory=dict)
-    repeated: int = 0
-    throttled: int = 0
+    slow: SlowTrials = field(default_factory=SlowTrials)
     state: State = State.OK
     reason: str | None = None
     doubted: bool = False
@@ -79,16 +75,6 @@ class CaseDraws:
         """The device survived the failure, so it was the case's own; memory refused later says nothing of a figure."""
         self.doubted = self.state in (State.WRONG_DATA, State.FAILED)
 
-    def repeats(self, slowed_by: Sequence[str]) -> bool:
-        """Whether a trial is to be taken again because the GPU was slowed down by this, and count it."""
-        if not slowed_by:
-            return False
-        self.slowed_by.update(dict.fromkeys(slowed_by))
-        again = self.repeated < MOST_REPEATS
-        self.repeated += again
-        self.throttled += not again
-        return again
-
     @property
     def enough(self) -> bool:
         """Whether a further trial would not change what the case is worth."""
@@ -100,7 +86,8 @@ class CaseDraws:
     def result(self, ended_because: str | None) -> LatencyCase | SmallCopiesCase:
         """The case's result; without a trial, it failed for the reason that ended the run."""
         measured = bool(self.trials) and not self.doubted
-        state, reason = self._worth(ended_because) if measured else self._unmeasured(ended_because)
+        lost = state_without_figure(self.state, self.reason, ended_because)
+        state, reason = self._worth(ended_because) if measured else lost
         common: dict[str, Any] = {
             "id": self.planned.id,
             "kind": self.planned.cell.kind,
@@ -142,36 +129,19 @@ class CaseDraws:
         seen = self.times if self.planned.how is Pace.QUEUED else self.planned.cell.copies
         return (self.tick_s or 0.0) / (seen or 1)
 
-    def _unmeasured(self, ended_because: str | None) -> Judgement:
-        return (State.FAILED, ended_because or "not measured") if self.state is State.OK else (self.state, self.reason)
-
     def _worth(self, ended_because: str | None) -> Judgement:
         return judge(
             self._seconds(),
             [stats.median(trial.samples_s) for trial in self.trials],
             tick_s=self._sample_tick_s,
             precision=self.effort.precision,
-            ended_because=self._ended_because(ended_because),
-            throttled=self._throttled(),
+            ended_because=self.effort.ended_because(len(self.trials), self.reason or ended_because),
+            throttled=self.slow.throttled(len(self.trials)),
         )
 
-    def _ended_because(self, run_ended: str | None) -> str:
-        if len(self.trials) >= self.effort.most:
-            return "1 trial" if self.effort.most == 1 else f"{len(self.trials)} trials"
-        return self.reason or run_ended or "time budget"
-
-    def _throttled(self) -> str | None:
-        if not self.throttled:
-            return None
-        said = f"the GPU was slowed down in {self.throttled} of {len(self.trials)} trials, also when repeated"
-        return f"{said} ({', '.join(self.slowed_by)})"
-
     def _notes(self, ended_because: str | None) -> Iterator[str]:
-        if len(self.trials) < self.effort.least:
-            yield f"{len(self.trials)} of {self.effort.least} trials: {self._ended_because(ended_because)}"
-        if self.repeated:
-            repeated = "1 trial was" if self.repeated == 1 else f"{self.repeated} trials were"
-            yield f"{repeated} repeated, because the GPU was slowed down ({', '.join(self.slowed_by)})"
+        yield from self.effort.shortfall(len(self.trials), self.reason or ended_because)
+        yield from self.slow.notes()
         if self.clock is Clock.EVENT and not self.gated:
             yield "no gate on this device: the time to queue may be in the figure"
 

@@ -259,7 +259,7 @@ class _Run:
         try:
             while True:
                 (bursts, trial), slowed_by = self._slowdowns.over(partial(self._draw, draws))
-                if not draws.repeats(slowed_by):
+                if not draws.slow.repeats(slowed_by):
                     break
             draws.add(bursts, trial, self._bursts.times)
         except Interrupted:

@@ -9,9 +9,10 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from cudabw import stats
+from cudabw.benchmarks.outcome import state_without_figure
 from cudabw.measuring.judging import Judgement, converged, judge
 from cudabw.measuring.pairing import difference_of, launches_to_repay, paired_difference, seconds_over, slope_of
-from cudabw.measuring.slowdown import MOST_REPEATS
+from cudabw.measuring.slowdown import SlowTrials
 from cudabw.results.launch import BENCHMARK, Counts, Difference, LaunchCase, LaunchTrial, Mode
 from cudabw.results.launch_sets import ArgumentSetResult, SetTrial, Slope, StageSplit
 from cudabw.results.model import State
@@ -55,9 +56,7 @@ class SetDraws:
         state: What the failure of a trial means; ``ok`` before any.
         reason: Of it.
         device_gated: Whether a gate kept the time to queue out of the device's time.
-        slowed_by: What slowed the GPU down in trials that were repeated or kept.
-        repeated: Trials that were taken again for that.
-        throttled: Trials that were kept all the same.
+        slow: Its trials in which the GPU was slowed down.
     """
 
     arguments: ArgumentSet
@@ -68,9 +67,7 @@ class SetDraws:
     state: State = State.OK
     reason: str | None = None
     device_gated: bool | None = None
-    slowed_by: dict[str, None] = field(default_factory=dict)
-    repeated: int = 0
-    throttled: int = 0
+    slow: SlowTrials = field(default_factory=SlowTrials)
 
     def __post_init__(self) -> None:
         self.modes = {mode: [] for mode in self.arguments.modes}
@@ -80,16 +77,6 @@ class SetDraws:
         for mode, trials in self.modes.items():
             trials.append(_trial(bursts[mode], launches_per_burst))
         self.trials.append(trial)
-
-    def repeats(self, slowed_by: Sequence[str]) -> bool:
-        """Whether a trial is to be taken again because the GPU was slowed down by this, and count it."""
-        if not slowed_by:
-            return False
-        self.slowed_by.update(dict.fromkeys(slowed_by))
-        again = self.repeated < MOST_REPEATS
-        self.repeated += again
-        self.throttled += not again
-        return again
 
     @property
     def enough(self) -> bool:
@@ -125,8 +112,7 @@ class SetDraws:
 
     def _state(self, mode: Mode, ended_because: str | None) -> tuple[State, str | None]:
         if not self.trials:
-            failed = self.state is not State.OK
-            return (self.state, self.reason) if failed else (State.FAILED, ended_because or "not measured")
+            return state_without_figure(self.state, self.reason, ended_because)
         void_because = self._void_because(mode)
         return self._worth(mode, ended_because) if void_because is None else (State.FAILED, void_because)
 
@@ -137,8 +123,8 @@ class SetDraws:
             [stats.median(trial.submit_s) for trial in trials],
             tick_s=self._tick_s(mode),
             precision=self.effort.precision,
-            ended_because=self._ended_because(ended_because),
-            throttled=self._throttled(),
+            ended_because=self.effort.ended_because(len(self.trials), self.reason or ended_because),
+            throttled=self.slow.throttled(len(self.trials)),
         )
 
     def _submit_s(self, mode: Mode) -> Seconds:
@@ -147,17 +133,6 @@ class SetDraws:
     def _tick_s(self, mode: Mode) -> float:
         """What the clock can tell of one launch, of which it sees a burst."""
         return self.tick_s / self.modes[mode][0].launches_per_burst
-
-    def _throttled(self) -> str | None:
-        if not self.throttled:
-            return None
-        said = f"the GPU was slowed down in {self.throttled} of {len(self.trials)} trials, also when repeated"
-        return f"{said} ({', '.join(self.slowed_by)})"
-
-    def _ended_because(self, run_ended: str | None) -> str:
-        if len(self.trials) >= self.effort.most:
-            return "1 trial" if self.effort.most == 1 else f"{len(self.trials)} trials"
-        return self.reason or run_ended or "time budget"
 
     def _figures(self, mode: Mode, ended_because: str | None) -> dict[str, Any]:
         trials = self.modes[mode]
@@ -191,11 +166,8 @@ class SetDraws:
         return difference_of(over, ours, baseline)
 
     def _notes(self, trials: Sequence[LaunchTrial], ended_because: str | None) -> Iterable[str]:
-        if len(trials) < self.effort.least:
-            yield f"{len(trials)} of {self.effort.least} trials: {self._ended_because(ended_because)}"
-        if self.repeated:
-            repeated = "1 trial was" if self.repeated == 1 else f"{self.repeated} trials were"
-            yield f"{repeated} repeated, because the GPU was slowed down ({', '.join(self.slowed_by)})"
+        yield from self.effort.shortfall(len(trials), self.reason or ended_because)
+        yield from self.slow.notes()
         halves = [trial.second_half for trial in trials if trial.second_half is not None]
         if halves and (ratio := stats.median(halves)) > BACK_PRESSURE:
             yield f"back-pressure: the second half of a burst took {ratio:.1f} times as long to submit as the first"

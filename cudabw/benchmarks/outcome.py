@@ -11,6 +11,7 @@ from cudabw.results.model import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from cudabw.measuring.judging import Judgement
     from cudabw.results.latency import SmallCopies
     from cudabw.results.launch_sets import LaunchOverhead
     from cudabw.results.model import Case
@@ -139,6 +140,17 @@ def failure_of(error: CudabwError) -> tuple[State, str]:
     if isinstance(error, RefusedError):
         return State.REFUSED, reason
     return State.FAILED, reason
+
+
+def state_without_figure(state: State, reason: str | None, ended_because: str | None) -> Judgement:
+    """The state and the reason of a case that has no figure.
+
+    Args:
+        state: What its own failure means; ``ok`` where it had none.
+        reason: Of it.
+        ended_because: Why the run ended early, if it did.
+    """
+    return (State.FAILED, ended_because or "not measured") if state is State.OK else (state, reason)
 
 
 def require_alive(device: Device, error: CudabwError) -> None:

@@ -15,6 +15,7 @@ from cudabw.benchmarks.outcome import (
     keep_after,
     keep_nothing,
     require_alive,
+    state_without_figure,
     take_to_the_end,
 )
 from cudabw.benchmarks.space import require_space
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from cudabw.benchmarks.bandwidth_plan import BandwidthPlan
     from cudabw.benchmarks.outcome import Ending, Keep
     from cudabw.measuring.effort import Effort
+    from cudabw.measuring.judging import Judgement
     from cudabw.results.launch import Seconds
     from cudabw.runtime.buffer import Buffer
     from cudabw.runtime.device import Device
@@ -142,7 +144,7 @@ def run_setup_cost(
 
 def skipped_setups(plans: Iterable[SetupPlan], because: str) -> list[SetupCase]:
     """The results of plans that were never begun."""
-    return [_Draws(setup, plan.effort.least).result(because) for plan in plans for setup in plan.setups]
+    return [_Draws(setup, plan.effort).result(because) for plan in plans for setup in plan.setups]
 
 
 @dataclass(slots=True)
@@ -150,7 +152,7 @@ class _Draws:
     """What is known of a setup while it is measured."""
 
     setup: Setup
-    wanted: int
+    effort: Effort
     trials: list[SetupTrial] = field(default_factory=list)
     state: State = State.OK
     reason: str | None = None
@@ -168,25 +170,17 @@ class _Draws:
             state=state,
             reason=reason,
             named=self.setup.named,
-            notes=self._notes(ended_because) if measured else (),
+            notes=tuple(self.effort.shortfall(len(self.trials), self.reason or ended_because)) if measured else (),
             trials=tuple(self.trials),
             **figures,
         )
 
-    def _state(self, ended_because: str | None) -> tuple[State, str | None]:
+    def _state(self, ended_because: str | None) -> Judgement:
         # A failure of its own puts earlier figures in doubt; what ended the run, or memory refused later, does not.
         doubted = self.state is State.FAILED and ended_because is None
         if self.trials and not doubted:
             return State.OK, None
-        if self.state is State.OK:
-            return State.FAILED, ended_because or "not measured"
-        return self.state, self.reason
-
-    def _notes(self, ended_because: str | None) -> tuple[str, ...]:
-        if len(self.trials) == self.wanted:
-            return ()
-        why = self.reason or ended_because or "time budget"
-        return (f"{len(self.trials)} of {self.wanted} trials: {why}",)
+        return state_without_figure(self.state, self.reason, ended_because)
 
 
 def _seconds(trials: Sequence[SetupTrial], step: str) -> Seconds | None:
@@ -207,7 +201,7 @@ class _Run:
         self._keep = keep
         self._start = self._done = done
         self._total = total
-        self._draws = [_Draws(setup, plan.effort.least) for setup in plan.setups]
+        self._draws = [_Draws(setup, plan.effort) for setup in plan.setups]
 
     def measure(self) -> Outcome:
         """Measure round after round, and keep what is finished whatever happens."""

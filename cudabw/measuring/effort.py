@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 class Level(StrEnum):
@@ -47,6 +47,17 @@ class Effort:
     def fixed(self) -> bool:
         """Whether the number of trials is given beforehand."""
         return self.least == self.most
+
+    def ended_because(self, trials: int, otherwise: str | None) -> str:
+        """Why no trial followed so many: there may be no more, or what is named otherwise, or the time budget."""
+        if trials >= self.most:
+            return "1 trial" if trials == 1 else f"{trials} trials"
+        return otherwise or "time budget"
+
+    def shortfall(self, trials: int, otherwise: str | None) -> Iterator[str]:
+        """Says why there are fewer trials than each case gets, where there are."""
+        if trials < self.least:
+            yield f"{trials} of {self.least} trials: {self.ended_because(trials, otherwise)}"
 
 
 def effort_of(

@@ -1,11 +1,12 @@
-"""Whether the GPU was slowed down while a batch ran."""
+"""Whether the GPU was slowed down while a batch ran, and what that means for a case."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
 Slowdowns: TypeAlias = "Callable[[], tuple[str, ...]]"
 """Says what holds the GPU's clocks down now, in NVML's words; nothing where nothing does or nobody can tell."""
@@ -42,3 +43,44 @@ class SlowdownWatch:
         taken = take()
         self.look()
         return taken, tuple(self._seen)
+
+
+@dataclass(slots=True)
+class SlowTrials:
+    """The trials of a case in which the GPU was slowed down.
+
+    Attributes:
+        slowed_by: What slowed it down.
+        repeated: How many were taken again for that.
+        kept: How many were kept all the same.
+    """
+
+    slowed_by: dict[str, None] = field(default_factory=dict)
+    repeated: int = 0
+    kept: int = 0
+
+    def repeats(self, slowed_by: Sequence[str]) -> bool:
+        """Whether a trial is to be taken again because the GPU was slowed down by this, and count it."""
+        if not slowed_by:
+            return False
+        self.slowed_by.update(dict.fromkeys(slowed_by))
+        again = self.repeated < MOST_REPEATS
+        self.repeated += again
+        self.kept += not again
+        return again
+
+    def throttled(self, trials: int) -> str | None:
+        """What slowed the GPU down in some of so many trials that were kept, in words; None where nothing did."""
+        if not self.kept:
+            return None
+        return f"the GPU was slowed down in {self.kept} of {trials} trials, also when repeated ({self._causes})"
+
+    def notes(self) -> Iterator[str]:
+        """Says that trials were repeated, where some were."""
+        if self.repeated:
+            repeated = "1 trial was" if self.repeated == 1 else f"{self.repeated} trials were"
+            yield f"{repeated} repeated, because the GPU was slowed down ({self._causes})"
+
+    @property
+    def _causes(self) -> str:
+        return ", ".join(self.slowed_by)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cudabw.benchmarks import bandwidth_plan, launch_overhead
+from cudabw.benchmarks import bandwidth_plan, latency_plan, launch_overhead
 from cudabw.measuring.effort import Effort, Level, effort_of
 
 LEVELS = {Level.DEFAULT: Effort(5, 100, 0.005, 8.0, sure=5), Level.QUICK: Effort(3, 3, 0.005, None, sure=3)}
@@ -35,7 +35,26 @@ def test_numbers_that_contradict_each_other_are_refused(numbers):
         Effort(least, most, None, None, sure)
 
 
-@pytest.mark.parametrize("levels", [bandwidth_plan.EFFORTS, launch_overhead.EFFORTS])
+@pytest.mark.parametrize(
+    ("most", "trials", "otherwise", "why"),
+    [
+        (1, 1, None, "1 trial"),
+        (9, 9, "interrupted", "9 trials"),
+        (9, 8, "interrupted", "interrupted"),
+        (9, 8, None, "time budget"),
+    ],
+)
+def test_trials_end_at_the_most_or_by_what_is_named_or_at_the_budget(most, trials, otherwise, why):
+    assert Effort(1, most, None, None, sure=1).ended_because(trials, otherwise) == why
+
+
+def test_too_few_trials_are_said_with_the_reason():
+    effort = Effort(5, 9, None, None, sure=1)
+    assert list(effort.shortfall(4, "interrupted")) == ["4 of 5 trials: interrupted"]
+    assert list(effort.shortfall(5, "interrupted")) == []
+
+
+@pytest.mark.parametrize("levels", [bandwidth_plan.EFFORTS, latency_plan.EFFORTS, launch_overhead.EFFORTS])
 def test_each_level_does_more_than_the_one_before(levels):
     quick, default, rigorous = (levels[level] for level in Level)
     assert quick.least < default.least < rigorous.least
