@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from cudabw.report.bandwidth_table import print_bandwidth
+from cudabw.report.console import print_line
 from cudabw.report.fits_table import print_fits
 from cudabw.report.setup_table import print_setup_cost
 from cudabw.results.advice import advise
@@ -33,4 +34,4 @@ def print_advice(result: RunResult, console: Console) -> None:
     console.print()
     console.print(Text("What follows", style="bold"))
     for line in lines:
-        console.print(Text(f"- {line}"), soft_wrap=not console.is_terminal)
+        print_line(Text(f"- {line}"), console)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from cudabw.report.console import new_table, print_whole, symbols_for
+from cudabw.report.console import new_table, print_line, print_whole, symbols_for
 from cudabw.report.link_words import link_carries, without_pcie
 from cudabw.report.memory_words import memory_label
 from cudabw.report.node_words import has_nodes, node_cell, nodes_explained
@@ -50,8 +50,7 @@ def print_bandwidth(result: RunResult, console: Console) -> None:
             print_whole(_table(cases, headings, notes, symbols), console)
             console.print()
     for line in _footer(result, symbols):
-        # In a pipe a reason stays in one piece, for grep.
-        console.print(line, soft_wrap=not console.is_terminal)
+        print_line(line, console)
 
 
 def _table(cases: Sequence[CaseResult], headings: Mapping[str, str], numbers: Numbers, symbols: Symbols) -> Table:

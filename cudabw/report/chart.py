@@ -10,6 +10,7 @@ from cudabw.report.console import ASCII, new_table, print_whole, symbols_for
 from cudabw.report.curves import PANELS, name_of_memory
 from cudabw.report.notes import state_cell
 from cudabw.report.run_tables import print_run
+from cudabw.report.titles import EMULATED_COPIES, title_of
 from cudabw.units import format_rate, format_size
 
 if TYPE_CHECKING:
@@ -53,18 +54,11 @@ def print_chart(result: RunResult, console: Console) -> None:
             console.print()
         between = True
         whole, of_what = _scale(cases, result.device)
-        console.print(Text(symbols.fold(_title(title, result.device)), style="bold"), soft_wrap=True)
+        heading = title_of(title, result.device, emulated=EMULATED_COPIES)
+        console.print(Text(symbols.fold(heading), style="bold"), soft_wrap=True)
         console.print(Text(f"A whole bar is {format_rate(whole)} GB/s, {of_what}.", style="dim"), soft_wrap=True)
         console.print()
         print_whole(_chart(cases, list(panels), whole, console.width, symbols), console)
-
-
-def _title(title: str, device: DeviceInfo | None) -> str:
-    if device is None:
-        return title
-    # Figures of the emulated device must never be taken for a GPU's.
-    what = "EMULATED, not a GPU (host memory)" if device.emulated else device.name
-    return f"{title} · device {device.ordinal}: {what}"
 
 
 def _scale(cases: Sequence[CaseResult], device: DeviceInfo | None) -> tuple[float, str]:

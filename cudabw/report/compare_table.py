@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from cudabw.report.console import new_table, print_whole, symbols_for
+from cudabw.report.console import new_table, print_line, print_whole, symbols_for
+from cudabw.report.titles import EMULATED
 from cudabw.results.compare import Reason, Verdict
 from cudabw.results.headline import Quantity
 from cudabw.units import format_percent, format_rate, format_seconds
@@ -48,22 +49,18 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         print_whole(_table(comparison, symbols), console)
     console.print()
     for line in _footer(comparison):
-        console.print(Text(symbols.fold(line)), soft_wrap=not console.is_terminal)
+        print_line(Text(symbols.fold(line)), console)
 
 
 def _title(comparison: Comparison, symbols: Symbols) -> str:
     runs = f" ({comparison.old_runs} runs)" if comparison.old_runs > 1 else ""
-    # Figures of the emulated device must never be taken for a GPU's.
-    device = "EMULATED, not a GPU" if comparison.emulated else comparison.device
+    device = EMULATED if comparison.emulated else comparison.device
     names = f"{comparison.new} against {comparison.old}{runs}"
     return names if device is None else f"{names} {symbols.dot} {device}"
 
 
 def _table(comparison: Comparison, symbols: Symbols) -> Table:
-    table = new_table(symbols)
-    table.add_column("Case", no_wrap=True)
-    for heading in ("Old", "New", "Speed", symbols.plus_minus):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = new_table(symbols, ("Case",), ("Old", "New", "Speed", symbols.plus_minus))
     table.add_column("Verdict", no_wrap=True)
     for change in comparison.cases:
         table.add_row(

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.text import Text
 
 # Wide enough for every table of ours, so that nothing is wrapped or cut in a pipe or a file.
 PIPE_WIDTH = 120
@@ -38,9 +43,20 @@ ASCII = Symbols(plus_minus="+/-", both_ways="<->", dash="-", dot="|", micro="u")
 _ASCII_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
 
 
-def new_table(symbols: Symbols) -> Table:
-    """An empty table as all reports have it: a rule under the heads, and no line more."""
-    return Table(box=_ASCII_HEAD if symbols is ASCII else SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+def new_table(symbols: Symbols, words: Iterable[str] = (), figures: Iterable[str] = ()) -> Table:
+    """An empty table as all reports have it: a rule under the heads, and no line more.
+
+    Args:
+        symbols: That can be printed.
+        words: The heads of its first columns.
+        figures: Those of the columns after them, which stand at the right.
+    """
+    table = Table(box=_ASCII_HEAD if symbols is ASCII else SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for heading in words:
+        table.add_column(heading, no_wrap=True)
+    for heading in figures:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
 
 
 def make_console(stream: IO[str]) -> Console:
@@ -58,6 +74,11 @@ def print_whole(table: Table, console: Console) -> None:
     """
     table.width = console.measure(table, options=console.options.update(max_width=_NO_WIDTH)).maximum
     console.print(table, crop=False)
+
+
+def print_line(text: Text, console: Console) -> None:
+    """Print a sentence; in a pipe it stays in one piece, for grep."""
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def symbols_for(console: Console) -> Symbols:

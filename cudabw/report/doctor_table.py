@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from cudabw.report.console import symbols_for
+from cudabw.report.titles import EMULATED
 from cudabw.results.diagnosis import Verdict
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
 
 def _title(diagnosis: Diagnosis, dot: str) -> str:
     title = f"What cudabw depends on {dot} nothing is changed"
-    return f"{title} {dot} EMULATED, not a GPU" if diagnosis.emulated else title
+    return f"{title} {dot} {EMULATED}" if diagnosis.emulated else title
 
 
 def _lines(finding: Finding, width: int | None) -> Iterable[Text]:

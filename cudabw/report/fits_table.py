@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from cudabw.report.console import new_table, print_whole, symbols_for
+from cudabw.report.console import new_table, print_line, print_whole, symbols_for
 from cudabw.report.memory_words import memory_label
 from cudabw.report.titles import print_title
 from cudabw.units import format_about_size, format_percent, format_rate, format_seconds
@@ -32,15 +32,12 @@ def print_fits(result: RunResult, console: Console) -> None:
     print_whole(_table(result.fits, symbols), console)
     console.print()
     for line in _explain(result.fits):
-        console.print(Text(line, style="dim"), soft_wrap=not console.is_terminal)
+        print_line(Text(line, style="dim"), console)
 
 
 def _table(fits: Sequence[Fit], symbols: Symbols) -> Table:
-    table = new_table(symbols)
-    for heading in ("Memory", "Engine", "Direction"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("Start-up", "Rate\nGB/s", "Half\nrate at", "Off by"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    figures = ("Start-up", "Rate\nGB/s", "Half\nrate at", "Off by")
+    table = new_table(symbols, ("Memory", "Engine", "Direction"), figures)
     for fit in fits:
         table.add_row(
             memory_label(fit.kind, fit.pages, fit.numa_node), fit.engine, fit.direction, *_figures(fit, symbols)

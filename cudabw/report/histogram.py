@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cudabw.report.console import symbols_for
 from cudabw.report.notes import state_cell
+from cudabw.report.titles import title_of
 from cudabw.results.headline import Quantity, headline_of, label_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cudabw.report.console import Symbols
-    from cudabw.results.model import Case, DeviceInfo, RunResult
+    from cudabw.results.model import Case, RunResult
 
 MOST_BINS: Final = 10
 LONGEST_BAR: Final = 48
@@ -32,19 +33,11 @@ def print_histograms(result: RunResult, console: Console) -> None:
     """Print the samples of each case: the lower end of each bin, a bar, and how many are in it."""
     symbols = symbols_for(console)
     if result.cases:
-        console.print(Text(_title(result.device, symbols), style="bold"), soft_wrap=True)
+        console.print(Text(symbols.fold(title_of("Samples", result.device)), style="bold"), soft_wrap=True)
     for case in result.cases:
         console.print()
         for line in _of_case(case, symbols):
             console.print(line, soft_wrap=True)
-
-
-def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
-    if device is None:
-        return "Samples"
-    # Figures of the emulated device must never be taken for a GPU's.
-    what = "EMULATED, not a GPU" if device.emulated else device.name
-    return f"Samples {symbols.dot} device {device.ordinal}: {what}"
 
 
 def _of_case(case: Case, symbols: Symbols) -> Iterable[Text]:

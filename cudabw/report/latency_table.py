@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.text import Text
 
-from cudabw.report.console import new_table, print_whole, symbols_for
-from cudabw.report.latency_words import crossovers, explain, title
+from cudabw.report.console import new_table, print_line, print_whole, symbols_for
+from cudabw.report.latency_words import crossovers, explain
 from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
 from cudabw.report.times import median, micro, relative
+from cudabw.report.titles import EMULATED_COPIES, title_of
 from cudabw.results.latency import Pace, Way
 from cudabw.units import format_size
 
@@ -42,9 +43,10 @@ def print_latency(result: RunResult, console: Console) -> None:
     if not cases:
         return
     numbers = number_notes(cases)
-    _print_line(Text(title(result.device, symbols), style="bold"), console)
+    title = title_of("Small copies", result.device, emulated=EMULATED_COPIES)
+    print_line(Text(symbols.fold(title), style="bold"), console)
     for line in crossovers(result):
-        _print_line(Text(symbols.fold(line), style="bold"), console)
+        print_line(Text(symbols.fold(line), style="bold"), console)
     for caption, table in _tables(result, numbers, symbols):
         console.print()
         console.print(Text(symbols.fold(caption), style="dim"))
@@ -53,12 +55,7 @@ def print_latency(result: RunResult, console: Console) -> None:
     for line in explain(result):
         console.print(Text(symbols.fold(line), style="dim"))
     for note in write_notes(cases, numbers, symbols):
-        _print_line(note, console)
-
-
-def _print_line(text: Text, console: Console) -> None:
-    # In a pipe a line stays in one piece, for grep.
-    console.print(text, soft_wrap=not console.is_terminal)
+        print_line(note, console)
 
 
 def _tables(result: RunResult, numbers: Numbers, symbols: Symbols) -> Iterable[tuple[str, Table]]:
@@ -96,7 +93,7 @@ def _sizes_with_several_numbers(cases: Sequence[SmallCopiesCase]) -> list[int]:
 
 def _one_copy(cases: Sequence[LatencyCase], numbers: Numbers, symbols: Symbols) -> Table:
     figures = ("Size", "End to end", symbols.plus_minus, "Call", "Queued", symbols.plus_minus)
-    table = _table(_MEMORY, figures, symbols)
+    table = new_table(symbols, _MEMORY, figures)
     table.add_column("Clock", no_wrap=True)
     if numbers:
         table.add_column("Note", no_wrap=True)
@@ -123,7 +120,7 @@ def _ways(
     symbols: Symbols,
 ) -> Table:
     columns = [column for way in Way for column in (str(way).capitalize(), f"{symbols.plus_minus}\n%")]
-    table = _table(_MEMORY, (heading, *columns), symbols)
+    table = new_table(symbols, _MEMORY, (heading, *columns))
     if numbers:
         table.add_column("Note", no_wrap=True)
     for memory, row in _grouped(cases, lambda case: (case.size_bytes, case.copies), table):
@@ -140,7 +137,7 @@ def _ways(
 
 def _prepared(cases: Sequence[SmallCopiesCase], symbols: Symbols) -> Table:
     ways = [way for way in Way if any(case.way is way and case.build_s for case in cases)]
-    table = _table(("Memory",), ("Copies", *(str(way).capitalize() for way in ways)), symbols)
+    table = new_table(symbols, ("Memory",), ("Copies", *(str(way).capitalize() for way in ways)))
     kinds = list(dict.fromkeys(case.kind for case in cases))
     for kind, copies in sorted(
         {(case.kind, case.copies) for case in cases}, key=lambda row: (kinds.index(row[0]), row[1])
@@ -171,12 +168,3 @@ def _cells(state: State | None, seconds: Seconds | None, symbols: Symbols) -> tu
     if seconds is None:
         return (symbols.dash if state is None else state_cell(state)), symbols.dash
     return Text(micro(seconds.median), style="bold"), relative(seconds, symbols)
-
-
-def _table(words: Sequence[str], figures: Sequence[str], symbols: Symbols) -> Table:
-    table = new_table(symbols)
-    for header in words:
-        table.add_column(header, no_wrap=True)
-    for header in figures:
-        table.add_column(header, justify="right", no_wrap=True)
-    return table

@@ -1,4 +1,4 @@
-"""What the tables of small copies say in words: the title, from where on which way pays, what figures rest on."""
+"""What the tables of small copies say in words: from where on which way pays, what figures rest on."""
 
 from __future__ import annotations
 
@@ -13,21 +13,10 @@ from cudabw.units import format_size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cudabw.report.console import Symbols
     from cudabw.results.latency import LatencyCase, LoopSuffices, SmallCopiesCase, WayPays
-    from cudabw.results.model import DeviceInfo, RunResult
+    from cudabw.results.model import RunResult
 
 _NAMES = {Way.BATCH: "one batch", Way.GRAPH: "a graph", Way.KERNEL: "one kernel"}
-
-
-def title(device: DeviceInfo | None, symbols: Symbols) -> str:
-    """What is shown, and on which device."""
-    what = "Small copies"
-    if device is None:
-        return what
-    # Figures of the emulated device must never be taken for a GPU's.
-    emulated = "EMULATED, not a GPU (host memory)"
-    return f"{what} {symbols.dot} device {device.ordinal}: {emulated if device.emulated else device.name}"
 
 
 def crossovers(result: RunResult) -> Iterable[str]:

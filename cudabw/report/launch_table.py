@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from cudabw.report.console import new_table, print_whole, symbols_for
-from cudabw.report.launch_words import explain, headline, slope_line, title
+from cudabw.report.console import new_table, print_line, print_whole, symbols_for
+from cudabw.report.launch_words import explain, headline, slope_line
 from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
 from cudabw.report.times import median, micro, relative
+from cudabw.report.titles import title_of
 from cudabw.results.launch import Mode, Verdict
 from cudabw.units import format_percent
 
@@ -41,9 +42,10 @@ def print_launches(result: RunResult, console: Console) -> None:
     if not cases:
         return
     numbers = number_notes(cases)
-    _print_line(Text(title(result.device, symbols), style="bold"), console)
+    title = title_of("Kernel launches from Python", result.device)
+    print_line(Text(symbols.fold(title), style="bold"), console)
     for line in _above(result):
-        _print_line(Text(symbols.fold(line), style="bold"), console)
+        print_line(Text(symbols.fold(line), style="bold"), console)
     for caption, table in _tables(result, numbers, symbols):
         console.print()
         console.print(Text(symbols.fold(caption), style="dim"))
@@ -52,12 +54,7 @@ def print_launches(result: RunResult, console: Console) -> None:
     for line in explain(result):
         console.print(Text(symbols.fold(line), style="dim"))
     for note in write_notes(cases, numbers, symbols):
-        _print_line(note, console)
-
-
-def _print_line(text: Text, console: Console) -> None:
-    # In a pipe a line stays in one piece, for grep.
-    console.print(text, soft_wrap=not console.is_terminal)
+        print_line(note, console)
 
 
 def _above(result: RunResult) -> Iterable[str]:
@@ -83,7 +80,7 @@ def _tables(result: RunResult, numbers: Numbers, symbols: Symbols) -> Iterable[t
 
 def _mode_table(by_set: Sequence[Sequence[LaunchCase]], numbers: Numbers, symbols: Symbols) -> Table:
     figures = ("Submit", symbols.plus_minus, "Sustained", "+ wait", "Conv.", "Waits")
-    table = _table(("Arguments", "Mode"), (*figures, "Note") if numbers else figures, symbols)
+    table = new_table(symbols, ("Arguments", "Mode"), (*figures, "Note") if numbers else figures)
     for cases in by_set:
         for number, case in enumerate(cases):
             note = [note_cell((case,), numbers)] if numbers else []
@@ -109,7 +106,7 @@ def _difference_table(by_set: Sequence[Sequence[LaunchCase]], symbols: Symbols) 
     differences = [{case.mode: case.difference for case in cases} for cases in by_set]
     over = {mode: found.over for row in differences for mode, found in row.items() if found is not None}
     compared = [mode for mode in _COMPARED if mode in over]
-    table = _table(("Arguments",), [f"{mode}\n{symbols.dash} {over[mode]}" for mode in compared], symbols)
+    table = new_table(symbols, ("Arguments",), [f"{mode}\n{symbols.dash} {over[mode]}" for mode in compared])
     for cases, row in zip(by_set, differences, strict=True):
         table.add_row(_label(cases[0]), *(_difference_cell(row.get(mode), symbols) for mode in compared))
     return table
@@ -128,7 +125,7 @@ def _difference_cell(difference: Difference | None, symbols: Symbols) -> str:
 
 def _stage_table(sets: Sequence[ArgumentSetResult], symbols: Symbols) -> Table:
     columns = ("Call", "Convert", "Ownership", "Pack", "Driver", "Sum", "Whole", "Sum/whole")
-    table = _table(("Arguments",), columns, symbols)
+    table = new_table(symbols, ("Arguments",), columns)
     for found in sets:
         split = found.stages
         if split is None:
@@ -156,7 +153,7 @@ def _set_table(sets: Sequence[ArgumentSetResult], cases: Sequence[LaunchCase], s
         "Repaid after\nlaunches",
         "Hidden by kernels of\nprep. / conv.",
     )
-    table = _table(("Arguments",), columns, symbols)
+    table = new_table(symbols, ("Arguments",), columns)
     for found in sets:
         hidden = (sustained.get((found.arg_type, found.args, mode)) for mode in (Mode.PREPARED, Mode.CONVERTED))
         table.add_row(
@@ -168,15 +165,6 @@ def _set_table(sets: Sequence[ArgumentSetResult], cases: Sequence[LaunchCase], s
             symbols.dash if found.repaid_after is None else str(found.repaid_after),
             " / ".join(median(seconds, symbols) for seconds in hidden),
         )
-    return table
-
-
-def _table(words: Sequence[str], figures: Sequence[str], symbols: Symbols) -> Table:
-    table = new_table(symbols)
-    for header in words:
-        table.add_column(header, no_wrap=True)
-    for header in figures:
-        table.add_column(header, justify="right", no_wrap=True)
     return table
 
 

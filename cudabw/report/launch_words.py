@@ -1,4 +1,4 @@
-"""What the tables of launches say in words: the title, the headline and its verdict, and what figures rest on."""
+"""What the tables of launches say in words: the headline and its verdict, and what figures rest on."""
 
 from __future__ import annotations
 
@@ -12,20 +12,9 @@ from cudabw.units import format_percent, format_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cudabw.report.console import Symbols
     from cudabw.results.launch import LaunchCase
     from cudabw.results.launch_sets import QueueDepth, Slope
-    from cudabw.results.model import DeviceInfo, RunResult
-
-
-def title(device: DeviceInfo | None, symbols: Symbols) -> str:
-    """What is shown, and on which device."""
-    what = "Kernel launches from Python"
-    if device is None:
-        return what
-    # Figures of the emulated device must never be taken for a GPU's.
-    emulated = "EMULATED, not a GPU"
-    return f"{what} {symbols.dot} device {device.ordinal}: {emulated if device.emulated else device.name}"
+    from cudabw.results.model import RunResult
 
 
 def headline(cases: Sequence[LaunchCase]) -> str:

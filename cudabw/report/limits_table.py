@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from cudabw.report.console import new_table, print_whole, symbols_for
+from cudabw.report.console import new_table, print_line, print_whole, symbols_for
+from cudabw.report.titles import EMULATED, title_of
 from cudabw.results.headline import label_of
 from cudabw.results.limits import Bound, LimitState
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from cudabw.report.console import Symbols
     from cudabw.results.limits import LimitResult
-    from cudabw.results.model import DeviceInfo, RunResult
+    from cudabw.results.model import RunResult
 
 _CAPTIONS: Final[Mapping[Bound, str]] = {
     Bound.MIN_RATE: "Rate in GB/s, at least",
@@ -51,17 +52,18 @@ def print_limits(result: RunResult, console: Console) -> None:
     by_bound = {bound: [found for found in result.limits if found.bound is bound] for bound in _CAPTIONS}
     reasons = (found.reason for rows in by_bound.values() for found in rows)
     notes = list(dict.fromkeys(reason for reason in reasons if reason is not None))
-    console.print(Text(_title(result.device, symbols), style="bold"), soft_wrap=True)
-    console.print(Text(count_limits(result.limits), style="bold"), soft_wrap=not console.is_terminal)
+    title = title_of("Limits", result.device, emulated=f"{EMULATED}: no limit can be told")
+    console.print(Text(symbols.fold(title), style="bold"), soft_wrap=True)
+    print_line(Text(count_limits(result.limits), style="bold"), console)
     for bound, rows in by_bound.items():
         if rows:
             console.print()
             console.print(Text(symbols.fold(_CAPTIONS[bound]), style="dim"))
             print_whole(_table(rows, result, notes, symbols), console)
     console.print()
-    console.print(Text(_RULE, style="dim"), soft_wrap=not console.is_terminal)
+    print_line(Text(_RULE, style="dim"), console)
     for number, note in enumerate(notes, start=1):
-        console.print(Text(symbols.fold(f"[{number}] {note}")), soft_wrap=not console.is_terminal)
+        print_line(Text(symbols.fold(f"[{number}] {note}")), console)
 
 
 def count_limits(limits: Sequence[LimitResult]) -> str:
@@ -95,19 +97,8 @@ def describe_limit(found: LimitResult) -> str:
     return f"{what}; measured: {figure}; {found.reason or 'met'}."
 
 
-def _title(device: DeviceInfo | None, symbols: Symbols) -> str:
-    if device is None:
-        return "Limits"
-    # Figures of the emulated device must never be taken for a GPU's.
-    what = "EMULATED, not a GPU: no limit can be told" if device.emulated else device.name
-    return f"Limits {symbols.dot} device {device.ordinal}: {what}"
-
-
 def _table(rows: Iterable[LimitResult], result: RunResult, notes: Sequence[str], symbols: Symbols) -> Table:
-    table = new_table(symbols)
-    table.add_column("Case", no_wrap=True)
-    for heading in ("Limit", "Figure"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = new_table(symbols, ("Case",), ("Limit", "Figure"))
     for heading in ("Interval", "Verdict"):
         table.add_column(heading, no_wrap=True)
     for found in rows:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from cudabw.report.console import new_table, print_whole, symbols_for
+from cudabw.report.console import new_table, print_line, print_whole, symbols_for
 from cudabw.report.memory_words import memory_label
 from cudabw.report.notes import note_cell, number_notes, state_cell, write_notes
 from cudabw.report.titles import print_title
@@ -38,24 +38,21 @@ def print_setup_cost(result: RunResult, console: Console) -> None:
     print_whole(_table(cases, symbols), console)
     console.print()
     for line in _footer(result, symbols):
-        console.print(line, soft_wrap=not console.is_terminal)
+        print_line(line, console)
     if result.break_even:
         console.print()
         print_title("Copies after which pinning has paid", result.device, console, symbols)
         print_whole(_break_even_table(result.break_even, symbols), console)
         console.print()
         for text in _explain_break_even(result.break_even):
-            console.print(Text(text, style="dim"), soft_wrap=not console.is_terminal)
+            print_line(Text(text, style="dim"), console)
 
 
 def _table(cases: Sequence[SetupCase], symbols: Symbols) -> Table:
     with_registered = any(case.kind == "registered" for case in cases)
     numbers = number_notes(cases)
-    table = new_table(symbols)
-    table.add_column("Memory", no_wrap=True)
     steps = ("Alloc.", "First\ntouch", *(("Pin", "Unpin") if with_registered else ()), "Free")
-    for heading in ("Size", *steps):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = new_table(symbols, ("Memory",), ("Size", *steps))
     table.add_column("In all", justify="right", no_wrap=True, style="bold")
     table.add_column(symbols.plus_minus, justify="right", no_wrap=True)
     if numbers:

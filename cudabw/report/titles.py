@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
@@ -12,16 +12,26 @@ if TYPE_CHECKING:
     from cudabw.report.console import Symbols
     from cudabw.results.model import DeviceInfo
 
+# Figures of the emulated device must never be taken for a GPU's.
+EMULATED: Final = "EMULATED, not a GPU"
+EMULATED_COPIES: Final = f"{EMULATED} (host memory)"
+
 
 def print_title(what: str, device: DeviceInfo | None, console: Console, symbols: Symbols) -> None:
-    """Print a table's title and an empty line."""
-    console.print(Text(symbols.fold(_title(what, device)), style="bold"), soft_wrap=True)
+    """Print the title of a table of copies and an empty line."""
+    title = title_of(what, device, emulated=EMULATED_COPIES)
+    console.print(Text(symbols.fold(title), style="bold"), soft_wrap=True)
     console.print()
 
 
-def _title(what: str, device: DeviceInfo | None) -> str:
+def title_of(what: str, device: DeviceInfo | None, *, emulated: str = EMULATED) -> str:
+    """A title with the device, in words that are still to be folded.
+
+    Args:
+        what: Is shown.
+        device: On which; None where that is not known.
+        emulated: What is said in place of the emulated device's name.
+    """
     if device is None:
         return what
-    # Figures of the emulated device must never be taken for a GPU's.
-    name = "EMULATED, not a GPU (host memory)" if device.emulated else device.name
-    return f"{what} · device {device.ordinal}: {name}"
+    return f"{what} · device {device.ordinal}: {emulated if device.emulated else device.name}"
