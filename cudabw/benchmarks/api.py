@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from cudabw.benchmarks.bandwidth import run_bandwidth
-from cudabw.benchmarks.bandwidth_draws import with_link
 from cudabw.benchmarks.bandwidth_plan import (
     ALL_DIRECTIONS,
     DEFAULT_KINDS,
@@ -21,29 +18,21 @@ from cudabw.benchmarks.bandwidth_plan import (
     page_states,
     require_sense,
 )
-from cudabw.benchmarks.latency import run_latency, skipped_latency
 from cudabw.benchmarks.latency_plan import DEFAULT_COPIES, DEFAULT_SIZES, LatencyPlan
 from cudabw.benchmarks.latency_plan import KINDS as LATENCY_KINDS
-from cudabw.benchmarks.launch_overhead import LaunchPlan, run_launch_overhead, sets_for, skipped_cases
+from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.benchmarks.observer import Observer
-from cudabw.benchmarks.outcome import keep_after
-from cudabw.benchmarks.places import Places, on_nodes
-from cudabw.benchmarks.session import Session, run_session
-from cudabw.benchmarks.setup_cost import run_setup_cost, setup_plans, skipped_setups
+from cudabw.benchmarks.places import on_nodes
+from cudabw.benchmarks.running import run_plans
 from cudabw.errors import CudabwError, RefusedError, UnsupportedError, WrongDataError
-from cudabw.measuring.break_even import break_evens
 from cudabw.measuring.effort import Level
-from cudabw.measuring.fitting import fits_of
 from cudabw.results.launch import ARG_TYPES, MOST_ARGS
 from cudabw.results.model import State
-from cudabw.system.placement import Placement
 from cudabw.units import parse_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from cudabw.benchmarks.outcome import Outcome
-    from cudabw.benchmarks.suite import Plan
     from cudabw.results.model import RunResult
 
 _CLASSES = {
@@ -106,8 +95,7 @@ def measure_bandwidth(
 
     Returns:
         Every case with every sample; rates in bytes per second. Behind a sweep, ``fits`` has the line through each of
-        its curves. What failed is in it as well:
-        see each case's ``state`` and the run's ``error``.
+        its curves. What failed is in it as well: see each case's ``state`` and the run's ``error``.
 
     Raises:
         ValueError: An argument that cannot be meant.
@@ -278,28 +266,6 @@ def empirical_bandwidth(
     return d2h, h2d
 
 
-def run_plans(
-    command: Sequence[str],
-    plans: Sequence[Plan],
-    *,
-    backend: str,
-    device: int,
-    observer: Observer,
-    on_error: Callable[[CudabwError], None] = lambda _: None,
-) -> RunResult:
-    """Measure the cases of plans in one session (:func:`cudabw.benchmarks.session.run_session`), and conclude."""
-    result = run_session(
-        command,
-        partial(_measure, plans),
-        backend=backend,
-        ordinal=device,
-        observer=observer,
-        finish_case=with_link,
-        on_error=on_error,
-    )
-    return replace(result, fits=fits_of(result.bandwidth_cases), break_even=break_evens(result))
-
-
 def _raise_error(error: CudabwError) -> None:
     raise error
 
@@ -309,42 +275,6 @@ def _gigabytes_per_s(result: RunResult, direction: str) -> float:
     if case.rate_bytes_per_s is None:
         raise _CLASSES.get(case.state, CudabwError)(f"{case.id}: {case.reason}")
     return case.rate_bytes_per_s.median / 1e9
-
-
-def _measure(plans: Sequence[Plan], session: Session) -> Outcome:
-    copies = [plan for plan in plans if isinstance(plan, BandwidthPlan)]
-    small = [plan for plan in plans if isinstance(plan, LatencyPlan)]
-    launches = [plan for plan in plans if isinstance(plan, LaunchPlan)]
-    outcome = run_bandwidth(
-        session.device,
-        copies,
-        session.observer,
-        sample_link=session.sample_link,
-        slowdowns=session.slowdowns,
-        keep=session.keep,
-        places=Places(Placement(), session.device_node),
-    )
-    setups = [plan for plan in setup_plans(copies) if plan.setups]
-    if outcome.ended_because is not None:
-        outcome = outcome.extended(skipped_setups(setups, outcome.ended_because))
-    elif setups:
-        keep = keep_after(outcome, session.keep)
-        outcome = outcome.merged(run_setup_cost(session.device, setups, session.observer, keep=keep))
-    if outcome.ended_because is not None:
-        outcome = outcome.extended(skipped_latency(small, outcome.ended_because))
-    elif small:
-        keep = keep_after(outcome, session.keep)
-        outcome = outcome.merged(
-            run_latency(session.device, small, session.observer, slowdowns=session.slowdowns, keep=keep)
-        )
-    if outcome.ended_because is not None:
-        return outcome.extended(skipped_cases(launches, outcome.ended_because))
-    if not launches:
-        return outcome
-    keep = keep_after(outcome, session.keep)
-    return outcome.merged(
-        run_launch_overhead(session.device, launches, session.observer, slowdowns=session.slowdowns, keep=keep)
-    )
 
 
 def _checked_plan(kinds: Sequence[str], directions: Sequence[str], sizes: Sequence[int], seed: int) -> BandwidthPlan:

@@ -133,7 +133,6 @@ def command(
     fresh allocations, of which there are more until its 99 % interval is narrow enough or the time is used up. What
     arrived is verified after every batch, and a wrong figure is never shown as a number.
     """
-    from cudabw.benchmarks.api import run_plans
     from cudabw.benchmarks.bandwidth_plan import (
         ALL_DIRECTIONS,
         DEFAULT_KINDS,
@@ -145,6 +144,7 @@ def command(
         page_states,
     )
     from cudabw.benchmarks.places import on_nodes
+    from cudabw.benchmarks.running import run_plans
     from cudabw.cli.present import command_line, measure_and_present
     from cudabw.report.chart import print_run_and_chart
     from cudabw.report.run_tables import print_run

@@ -72,7 +72,6 @@ def command(
     as a graph, and by one kernel. Without a kind, pinned and pageable memory are measured. What arrived is verified
     after every batch, and a wrong figure is never shown as a number.
     """
-    from cudabw.benchmarks.api import run_plans
     from cudabw.benchmarks.bandwidth_plan import DIRECTIONS
     from cudabw.benchmarks.latency_plan import (
         DEFAULT_COPIES,
@@ -80,6 +79,7 @@ def command(
         KINDS,
         LatencyPlan,
     )
+    from cudabw.benchmarks.running import run_plans
     from cudabw.cli.present import command_line, measure_and_present
 
     named = tuple(kind for kind, wanted in zip(KINDS, (pinned, pageable), strict=True) if wanted)

@@ -63,8 +63,8 @@ def command(
     One null kernel is launched with the same arguments in several ways, from the bare driver call to converting
     every argument twice, in pairs, so that the difference which conversion makes is told from drift and noise.
     """
-    from cudabw.benchmarks.api import run_plans
     from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
+    from cudabw.benchmarks.running import run_plans
     from cudabw.cli.present import command_line, measure_and_present
 
     plan = LaunchPlan(

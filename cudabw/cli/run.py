@@ -127,7 +127,7 @@ def _measure(
     github: bool,
     strict: bool,
 ) -> int:
-    from cudabw.benchmarks.api import run_plans
+    from cudabw.benchmarks.running import run_plans
     from cudabw.cli.present import command_line, measure_and_present
     from cudabw.report.limits_table import count_limits
     from cudabw.results.limits import LimitState, judge

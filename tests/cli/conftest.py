@@ -112,7 +112,7 @@ def spawn():
 
 
 def settle_on(machine, monkeypatch):
-    monkeypatch.setattr("cudabw.benchmarks.api.Placement", lambda: machine.placement)
+    monkeypatch.setattr("cudabw.benchmarks.running.Placement", lambda: machine.placement)
     monkeypatch.setattr("cudabw.benchmarks.places.memory_nodes", lambda **_: memory_nodes(root=machine.root))
 
 

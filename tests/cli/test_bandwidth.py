@@ -357,7 +357,7 @@ def test_without_options_three_kinds_are_measured_both_ways_at_64_mib_five_times
         asked.extend((*plans, backend, device))
         raise CudabwError("enough")
 
-    monkeypatch.setattr("cudabw.benchmarks.api.run_plans", run_plans)
+    monkeypatch.setattr("cudabw.benchmarks.running.run_plans", run_plans)
     command("bandwidth")
     plan, backend, device = asked
     cases = [(case.kind, case.engine, case.direction, case.size_bytes, case.named) for case in plan.cases()]

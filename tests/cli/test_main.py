@@ -14,7 +14,7 @@ def fail_with(monkeypatch, error):
     def fail(*_arguments, **_settings):
         raise error
 
-    monkeypatch.setattr("cudabw.benchmarks.api.run_plans", fail)
+    monkeypatch.setattr("cudabw.benchmarks.running.run_plans", fail)
 
 
 @pytest.mark.parametrize("option", ["--help", "-h"])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cudabw.benchmarks import api
+from cudabw.benchmarks import running
 from cudabw.results.model import RunResult
 
 COMMANDS = {
@@ -52,9 +52,9 @@ def test_a_file_has_the_tags_from_the_first_moment_on(command, emulate, monkeypa
         seen.append(json.loads(path.read_text()))
         return real(*arguments, **settings)
 
-    real = api.run_plans
+    real = running.run_plans
     monkeypatch.setattr("cudabw.cli.outputs.LEAST_INTERVAL_S", 0.0)
-    monkeypatch.setattr(api, "run_plans", run_plans)
+    monkeypatch.setattr(running, "run_plans", run_plans)
     command(*COMMANDS["bandwidth"], "--backend", "emulated", "--tag", "node=a7", "-o", path)
     seen.append(json.loads(path.read_text()))
     assert seen[1]["command"] == ["kept"]

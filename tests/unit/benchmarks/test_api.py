@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import cudabw
-from cudabw.benchmarks.api import run_plans
 from cudabw.benchmarks.bandwidth_plan import BandwidthPlan
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.benchmarks.observer import Observer
+from cudabw.benchmarks.running import run_plans
 from cudabw.driver.hints import SystemProbe
 from cudabw.driver.loader import LibraryError, LoadedLibrary
 from cudabw.errors import (
@@ -42,7 +42,7 @@ def emulate(monkeypatch):
 
 @pytest.mark.usefixtures("emulate")
 def test_memory_is_put_on_the_numa_node_that_is_asked_for(monkeypatch, two_nodes):
-    monkeypatch.setattr("cudabw.benchmarks.api.Placement", lambda: two_nodes.placement)
+    monkeypatch.setattr("cudabw.benchmarks.running.Placement", lambda: two_nodes.placement)
     (case,) = cudabw.measure_bandwidth(**SMALL, directions=["h2d"], numa=np.int64(1)).cases
     assert (case.id, case.numa_node, case.pages_on) == ("bandwidth/pinned/driver/h2d/4096/node1", 1, {1: 1})
 
