@@ -8,6 +8,8 @@ from hypothesis import settings
 
 from cudabw.driver.calls import Driver
 from cudabw.driver.emulated import EmulatedDriver
+from cudabw.driver.hints import SystemProbe
+from cudabw.driver.loader import LibraryError, LoadedLibrary
 from cudabw.runtime.device import Device
 from cudabw.runtime.gate import Gate
 from cudabw.system.numa import numa_nodes
@@ -56,6 +58,18 @@ def stream(device):
 def gate(device):
     with Gate(device) as gate:
         yield gate
+
+
+@pytest.fixture
+def no_driver(monkeypatch):
+    """A machine without any NVIDIA driver."""
+
+    def not_found(_library):
+        raise LibraryError("libcuda.so.1: cannot open shared object file: No such file or directory")
+
+    monkeypatch.setattr(LoadedLibrary, "__init__", not_found)
+    monkeypatch.setattr(SystemProbe, "driver_installed", lambda _probe: False)
+    monkeypatch.setattr(SystemProbe, "find_library", lambda *_: None)
 
 
 class NumaMachine:

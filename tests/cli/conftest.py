@@ -11,8 +11,6 @@ import pytest
 
 import cudabw
 from cudabw.cli.main import run
-from cudabw.driver.hints import SystemProbe
-from cudabw.driver.loader import LibraryError, LoadedLibrary
 from cudabw.system.numa import memory_nodes
 
 ROOT = Path(cudabw.__file__).parents[1]
@@ -70,18 +68,6 @@ def document(command):
         return done
 
     return run_command
-
-
-@pytest.fixture
-def no_driver(monkeypatch):
-    """A machine without any NVIDIA driver."""
-
-    def not_found(_library):
-        raise LibraryError("libcuda.so.1: cannot open shared object file: No such file or directory")
-
-    monkeypatch.setattr(LoadedLibrary, "__init__", not_found)
-    monkeypatch.setattr(SystemProbe, "driver_installed", lambda _probe: False)
-    monkeypatch.setattr(SystemProbe, "find_library", lambda *_: None)
 
 
 @pytest.fixture

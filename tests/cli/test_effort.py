@@ -5,7 +5,7 @@ import pytest
 CLOCK = {"h2d": 1e6, "d2h": 1e6}  # a batch is then one copy
 BANDWIDTH = ("bandwidth", "--backend", "emulated", "--pinned", "--size", "4KiB", "--direction", "h2d")
 LAUNCHES = ("launch-overhead", "--backend", "emulated", "--args", "0")
-COMMANDS = (("bandwidth",), ("launch-overhead",), ("run", "smoke"))
+COMMANDS = (("bandwidth",), ("latency",), ("launch-overhead",), ("run", "smoke"))
 
 
 @pytest.mark.parametrize("start", COMMANDS)

@@ -24,7 +24,8 @@ def test_help_lists_every_command_with_what_it_is_for(command, option):
     assert done.out.startswith(
         "Usage: cudabw [OPTIONS] COMMAND [ARGS]...\n\n  Measure what a CUDA machine really gives.\n"
     )
-    for name in ("bandwidth", "launch-overhead", "run", "devices", "doctor", "completion"):
+    measuring = ("bandwidth", "latency", "launch-overhead", "run")
+    for name in (*measuring, "show", "compare", "plot", "devices", "doctor", "completion"):
         assert f"\n  {name} " in done.out
 
 

@@ -10,6 +10,7 @@ from cudabw.results.model import RunResult
 COMMANDS = {
     "bandwidth": ("bandwidth", "--pinned", "--size", "4KiB", "--trials", "1"),
     "launch-overhead": ("launch-overhead", "--args", "1", "--trials", "1"),
+    "latency": ("latency", "--pinned", "--size", "64", "--trials", "1"),
     "run": ("run", "smoke", "--size", "4KiB", "--trials", "1"),
 }
 

@@ -11,8 +11,6 @@ from cudabw.benchmarks.bandwidth_plan import BandwidthPlan
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.running import run_plans
-from cudabw.driver.hints import SystemProbe
-from cudabw.driver.loader import LibraryError, LoadedLibrary
 from cudabw.errors import (
     CudabwError,
     DriverError,
@@ -69,16 +67,6 @@ def test_the_one_line_measures_pageable_memory_unless_it_is_told_pinned(emulate)
     measure = cudabw.empirical_bandwidth
     assert measure(nbytes=4096, trials=1, backend="emulated") == pytest.approx((2.0, 1.0), rel=1e-6)
     assert measure(nbytes=4096, trials=1, backend="emulated", pinned=True) == pytest.approx((4.0, 3.0), rel=1e-6)
-
-
-@pytest.fixture
-def no_driver(monkeypatch):
-    def not_found(_library):
-        raise LibraryError("libcuda.so.1: cannot open shared object file: No such file or directory")
-
-    monkeypatch.setattr(LoadedLibrary, "__init__", not_found)
-    monkeypatch.setattr(SystemProbe, "driver_installed", lambda _probe: False)
-    monkeypatch.setattr(SystemProbe, "find_library", lambda *_: None)
 
 
 @pytest.mark.usefixtures("no_driver")
