@@ -1,6 +1,7 @@
 """The measurements as plain Python calls."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import cudabw
 from cudabw.benchmarks.bandwidth_plan import BandwidthPlan
+from cudabw.benchmarks.latency_plan import LatencyPlan
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.running import run_plans
@@ -237,6 +239,27 @@ def test_an_observer_hears_of_progress_and_may_stop_the_run():
     assert heard[0][:2] == (0, 2)
     assert (result.interrupted, result.error.exit_code) == (True, 130)
     assert {case.reason for case in result.cases} == {"interrupted"}
+
+
+def test_an_interruption_leaves_a_result_with_the_reason_for_all_that_was_never_begun(emulate):  # noqa: ARG001
+    def stop():
+        raise Interrupted(2)
+
+    one = {"trials": 1, "kinds": ("pinned",), "directions": ("h2d",)}
+    plans = (
+        BandwidthPlan(sizes=(4096,), setup_cost=True, **one),
+        LatencyPlan(sizes=(64,), copies=2, **one),
+        LaunchPlan(sets_for(("buffer",), (1,)), trials=1),
+    )
+    result = run_plans(("run",), plans, backend="emulated", device=0, observer=Observer(check_interrupt=stop))
+    assert Counter(case.benchmark for case in result.cases) == {
+        "bandwidth": 1,
+        "setup_cost": 1,
+        "latency": 2,
+        "small_copies": 4,
+        "launch_overhead": 6,
+    }
+    assert {(case.state, case.reason) for case in result.cases} == {(State.FAILED, "interrupted")}
 
 
 @pytest.mark.usefixtures("no_driver")

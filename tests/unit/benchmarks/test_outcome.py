@@ -13,6 +13,7 @@ from cudabw.errors import (
     UnsupportedError,
     WrongDataError,
 )
+from cudabw.results.latency import SmallCopies
 from cudabw.results.model import State
 
 
@@ -53,6 +54,12 @@ def test_outcomes_follow_one_another_in_order_and_end_as_the_last_did():
     error = CudabwError("lost")
     merged = Outcome(("a", "b"), 2).merged(Outcome(("c",), 3, error=error)).extended(["d"])
     assert (merged.cases, merged.trials_done, merged.error) == (("a", "b", "c", "d"), 5, error)
+
+
+def test_what_plans_found_out_about_small_copies_is_kept_of_all_of_them():
+    first, second = SmallCopies(("a",), ("b",)), SmallCopies(("c",), ("d",))
+    both = Outcome(small_copies=first).merged(Outcome()).merged(Outcome(small_copies=second))
+    assert both.small_copies == SmallCopies(("a", "c"), ("b", "d"))
 
 
 def test_a_failure_on_a_device_that_lives_ends_nothing(device):
