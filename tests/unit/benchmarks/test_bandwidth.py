@@ -295,6 +295,13 @@ def test_without_a_gate_both_directions_are_unsupported(modelled):
     assert len(cases) == 3
 
 
+def test_a_rate_just_above_what_the_link_can_carry_is_suspect_and_one_that_fills_it_is_not():
+    full = OK.rate_bytes_per_s.median
+    assert with_link(OK, Link(5, 16, full, "nvml")).link_fraction == 1
+    above = with_link(OK, Link(5, 16, full * 0.999, "nvml"))
+    assert (above.state, above.rate_bytes_per_s, above.link_fraction) == (State.SUSPECT, None, None)
+
+
 def test_both_directions_need_room_for_two_copies(make_device, monkeypatch):
     asked = []
     monkeypatch.setattr("cudabw.benchmarks.bandwidth.require_space", lambda *given: asked.append(given[2]))
