@@ -19,8 +19,8 @@ LEAST_TICKS = 200
 
 _PAIRS = 48
 
-# Events are stamped in nanoseconds and their distance is given as a float; what differs by less is rounding.
-_FINEST_EVENT_S = 1e-9
+# Of seconds: events are stamped in nanoseconds, and what their distances as floats differ by beside these is rounding.
+_NANOSECONDS = 9
 
 
 class Ticks:
@@ -64,8 +64,8 @@ def event_tick(device: Device, stream: Stream) -> float:
 
 def smallest_step(times: Iterable[float]) -> float:
     """The smallest difference between times that are whole ticks, zero among them; 0 where all are zero."""
-    steps = [later - earlier for earlier, later in pairwise(sorted({0.0, *times}))]
-    return min((step for step in steps if step >= _FINEST_EVENT_S), default=0.0)
+    steps = [round(later - earlier, _NANOSECONDS) for earlier, later in pairwise(sorted({0.0, *times}))]
+    return min((step for step in steps if step > 0), default=0.0)
 
 
 def _time_empty(stream: Stream, start: Event, end: Event) -> float:
