@@ -16,9 +16,7 @@ from cudabw.benchmarks.engines import Engines
 from cudabw.benchmarks.naming import with_lost_named
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import (
-    UNFINISHED,
     Outcome,
-    keep_after,
     keep_nothing,
     require_alive,
     take_to_the_end,
@@ -26,6 +24,7 @@ from cudabw.benchmarks.outcome import (
 from cudabw.benchmarks.places import Places
 from cudabw.benchmarks.remarks import remarks, staging_threads
 from cudabw.benchmarks.space import require_space
+from cudabw.benchmarks.taking import take_in_turn
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.pairs import FEWEST_TIMES, Pair, PairTimer
@@ -45,8 +44,10 @@ if TYPE_CHECKING:
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthCase, BandwidthPlan
     from cudabw.benchmarks.outcome import Ending, Keep
+    from cudabw.benchmarks.taking import Taking
     from cudabw.measuring.slowdown import Slowdowns
     from cudabw.measuring.timing import Work
+    from cudabw.results.model import CaseResult
     from cudabw.runtime.device import Device
 
 BATCHES_PER_TRIAL = 4
@@ -80,18 +81,19 @@ def run_bandwidth(
     Returns:
         One result for each case, also for those that failed, and why the run ended early if it did.
     """
-    total = sum(len(plan.cases()) * plan.effort.least for plan in plans)
-    outcome = Outcome()
-    for plan in plans:
-        if outcome.ended:
-            draws = [CaseDraws(case, plan.effort) for case in plan.cases()]
-            outcome = outcome.extended(result for draw in draws for result in draw.results(outcome.ended_because))
-            continue
-        kept = keep_after(outcome, keep)
-        run = _Run(device, plan, observer, sample_link, slowdowns, kept, places, done=outcome.trials_done, total=total)
-        outcome = outcome.merged(run.measure())
-        total += run.added
-    return outcome
+    return take_in_turn(
+        plans,
+        observer,
+        keep,
+        least=lambda plan: len(plan.cases()) * plan.effort.least,
+        measure=lambda plan, taking: _Run(device, plan, taking, sample_link, slowdowns, places).measure(),
+        skipped=_skipped,
+    )
+
+
+def _skipped(plans: Sequence[BandwidthPlan], because: str) -> list[CaseResult]:
+    draws = [CaseDraws(case, plan.effort) for plan in plans for case in plan.cases()]
+    return [result for draw in draws for result in draw.results(because)]
 
 
 class _Run:
@@ -101,27 +103,19 @@ class _Run:
         self,
         device: Device,
         plan: BandwidthPlan,
-        observer: Observer,
+        taking: Taking,
         sample_link: Callable[[], None],
         slowdowns: Slowdowns,
-        keep: Keep,
         places: Places,
-        *,
-        done: int,
-        total: int,
     ) -> None:
         self._device = device
         self._plan = plan
         self._effort = plan.effort
-        self._observer = observer
+        self._taking = taking
         self._sample_link = sample_link
         self._slowdowns = SlowdownWatch(slowdowns)
-        self._keep = keep
         self._places = places
-        self._start = self._done = done
-        self._total = total
         self._draws = [CaseDraws(case, self._effort) for case in plan.cases()]
-        self.added = 0
 
     def measure(self) -> Outcome:
         """Measure round after round, and keep what is finished whatever happens."""
@@ -131,7 +125,7 @@ class _Run:
         cases = tuple(result for draw in self._draws for result in draw.results(ending.because))
         return Outcome(
             cases=with_lost_named(self._plan, cases),
-            trials_done=self._done - self._start,
+            trials_done=self._taking.taken,
             interrupted=ending.interrupted,
             error=ending.error,
         )
@@ -161,17 +155,11 @@ class _Run:
         """Take the trials; returns why they ended early, if they did."""
         random = np.random.default_rng(self._plan.seed)
         rounds = Rounds(self._draws, self._effort, random, enough=lambda draws: draws.enough)
-        for draws in rounds:
-            self._observer.progress(self._done, self._total + rounds.added, draws.case.label)
-            if draws.state is State.OK:
-                self._take_trial(draws)
-            self._done += 1
-            self._keep(lambda: self._outcome(UNFINISHED))
-        self.added = rounds.added
-        self._observer.progress(self._done, self._total + rounds.added, "")
-        return f"time budget of {self._effort.budget_s:g} s" if rounds.cut else None
+        return self._taking.take(rounds, self._effort, lambda draws: draws.case.label, self._take_trial, self._outcome)
 
     def _take_trial(self, draws: CaseDraws) -> None:
+        if draws.state is not State.OK:
+            return
         case = draws.case
         placement = self._places.placement
         try:
@@ -232,7 +220,7 @@ class _Run:
     def _take_batch(self, draws: CaseDraws, transfer: Transfer | BothWays, number: int) -> tuple[float, ...]:
         """Seconds of one copy, for each of the case's results."""
         assert draws.times is not None  # noqa: S101 - calibrated before; for the type checker
-        self._observer.check_interrupt()
+        self._taking.observer.check_interrupt()
         transfer.change(stamp_of(number))
         draws.timing = self._time(transfer.work, draws.times)
         transfer.verify(stamp_of(number))

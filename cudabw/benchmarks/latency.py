@@ -12,17 +12,16 @@ from cudabw.benchmarks.latency_plan import OneCopy
 from cudabw.benchmarks.latency_results import CaseDraws, small_copies_of
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import (
-    UNFINISHED,
     Ending,
     Keep,
     Outcome,
-    keep_after,
     keep_nothing,
     require_alive,
     take_to_the_end,
 )
 from cudabw.benchmarks.scattered import ScatteredBlocks, area_of, host_bytes_of
 from cudabw.benchmarks.space import require_room, require_space
+from cudabw.benchmarks.taking import take_in_turn
 from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
 from cudabw.copying.copy_list import CopyList
 from cudabw.copying.many_copies import BatchCopy, GraphCopy, LoopedCopies
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from cudabw.benchmarks.latency_plan import Cell, LatencyPlan
+    from cudabw.benchmarks.taking import Taking
     from cudabw.copying.scatter_copy import ScatterCopy
     from cudabw.measuring.slowdown import Slowdowns
     from cudabw.measuring.turns import BareWork
@@ -94,17 +94,15 @@ def run_latency(
     warnings = disturbances()
     for warning in warnings:
         observer.notify(warning)
-    total = sum(len(plan.cells()) * plan.effort.least for plan in plans)
-    outcome = Outcome(warnings=warnings)
-    for plan in plans:
-        if outcome.ended_because is not None:
-            outcome = outcome.extended(skipped_latency((plan,), outcome.ended_because))
-            continue
-        kept = keep_after(outcome, keep)
-        run = _Run(device, plan, observer, slowdowns, kept, done=outcome.trials_done, total=total)
-        outcome = outcome.merged(run.measure())
-        total += run.added
-    return outcome
+    return take_in_turn(
+        plans,
+        observer,
+        keep,
+        least=lambda plan: len(plan.cells()) * plan.effort.least,
+        measure=lambda plan, taking: _Run(device, plan, taking, slowdowns).measure(),
+        skipped=skipped_latency,
+        warnings=warnings,
+    )
 
 
 def skipped_latency(plans: Sequence[LatencyPlan], because: str) -> list[LatencyCase | SmallCopiesCase]:
@@ -115,27 +113,13 @@ def skipped_latency(plans: Sequence[LatencyPlan], because: str) -> list[LatencyC
 class _Run:
     """The measurement of one plan on one device."""
 
-    def __init__(
-        self,
-        device: Device,
-        plan: LatencyPlan,
-        observer: Observer,
-        slowdowns: Slowdowns,
-        keep: Keep,
-        *,
-        done: int,
-        total: int,
-    ) -> None:
+    def __init__(self, device: Device, plan: LatencyPlan, taking: Taking, slowdowns: Slowdowns) -> None:
         self._device = device
         self._plan = plan
         self._slowdowns = SlowdownWatch(slowdowns)
-        self._observer = observer
-        self._keep = keep
-        self._start = self._done = done
-        self._total = total
+        self._taking = taking
         self._random = np.random.default_rng(plan.seed)
         self._cells = {cell: [CaseDraws(case, plan.effort) for case in cell.cases()] for cell in plan.cells()}
-        self.added = 0
         self._batch = 0
         self._copier: ScatterCopier | None = None
 
@@ -147,7 +131,7 @@ class _Run:
         cases = tuple(draws.result(ending.because) for cell in self._cells.values() for draws in cell)
         return Outcome(
             cases=cases,
-            trials_done=self._done - self._start,
+            trials_done=self._taking.taken,
             interrupted=ending.interrupted,
             error=ending.error,
             small_copies=small_copies_of(cases),
@@ -172,14 +156,7 @@ class _Run:
         """Take the trials; returns why they ended early, if they did."""
         effort = self._plan.effort
         rounds = Rounds([*self._cells], effort, self._random, enough=self._enough)
-        for cell in rounds:
-            self._observer.progress(self._done, self._total + rounds.added, cell.label)
-            self._take_trial(cell)
-            self._done += 1
-            self._keep(lambda: self._outcome(UNFINISHED))
-        self.added = rounds.added
-        self._observer.progress(self._done, self._total + rounds.added, "")
-        return f"time budget of {effort.budget_s:g} s" if rounds.cut else None
+        return self._taking.take(rounds, effort, lambda cell: cell.label, self._take_trial, self._outcome)
 
     def _enough(self, cell: Cell) -> bool:
         return all(draws.enough for draws in self._cells[cell])
@@ -240,7 +217,7 @@ class _Run:
             samples = []
             # The batch before the first warms up: changed, timed and verified like the others, and left out.
             for _ in range(BATCHES_PER_TRIAL + 1):
-                self._observer.check_interrupt()
+                self._taking.observer.check_interrupt()
                 self._batch += 1
                 memory.change(stamp_of(self._batch))
                 sample = self._time(draws, work, draws.times)

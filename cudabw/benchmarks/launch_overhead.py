@@ -13,14 +13,13 @@ from cudabw.benchmarks.launch_modes import NullLaunches
 from cudabw.benchmarks.launch_results import SetDraws, slopes_of
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import (
-    UNFINISHED,
     Outcome,
     failure_of,
-    keep_after,
     keep_nothing,
     require_alive,
     take_to_the_end,
 )
+from cudabw.benchmarks.taking import take_in_turn
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.bursts import FEWEST, Burst, BurstTimer, choose_burst
 from cudabw.measuring.effort import Effort, Level, effort_of
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from cudabw.benchmarks.outcome import Ending, Keep
+    from cudabw.benchmarks.taking import Taking
     from cudabw.measuring.slowdown import Slowdowns
     from cudabw.results.launch import LaunchCase
     from cudabw.runtime.device import Device
@@ -150,17 +150,15 @@ def run_launch_overhead(
     warnings = disturbances()
     for warning in warnings:
         observer.notify(warning)
-    total = sum(len(plan.sets) * plan.effort.least for plan in plans)
-    outcome = Outcome(warnings=warnings)
-    for plan in plans:
-        if outcome.ended_because is not None:
-            outcome = outcome.extended(skipped_cases((plan,), outcome.ended_because))
-            continue
-        kept = keep_after(outcome, keep)
-        run = _Run(device, plan, observer, slowdowns, kept, done=outcome.trials_done, total=total)
-        outcome = outcome.merged(run.measure())
-        total += run.added
-    return outcome
+    return take_in_turn(
+        plans,
+        observer,
+        keep,
+        least=lambda plan: len(plan.sets) * plan.effort.least,
+        measure=lambda plan, taking: _Run(device, plan, taking, slowdowns).measure(),
+        skipped=skipped_cases,
+        warnings=warnings,
+    )
 
 
 def skipped_cases(plans: Sequence[LaunchPlan], because: str) -> list[LaunchCase]:
@@ -172,27 +170,13 @@ def skipped_cases(plans: Sequence[LaunchPlan], because: str) -> list[LaunchCase]
 class _Run:
     """The measurement of one plan on one device."""
 
-    def __init__(
-        self,
-        device: Device,
-        plan: LaunchPlan,
-        observer: Observer,
-        slowdowns: Slowdowns,
-        keep: Keep,
-        *,
-        done: int,
-        total: int,
-    ) -> None:
+    def __init__(self, device: Device, plan: LaunchPlan, taking: Taking, slowdowns: Slowdowns) -> None:
         self._device = device
         self._effort = plan.effort
-        self._observer = observer
+        self._taking = taking
         self._slowdowns = SlowdownWatch(slowdowns)
-        self._keep = keep
-        self._start = self._done = done
-        self._total = total
         self._random = np.random.default_rng(plan.seed)
         self._draws = [SetDraws(arguments, self._effort, device.driver.tick_s) for arguments in plan.sets]
-        self.added = 0
         self._found: LaunchOverhead | None = None
 
     def measure(self) -> Outcome:
@@ -202,7 +186,7 @@ class _Run:
     def _outcome(self, ending: Ending) -> Outcome:
         return Outcome(
             cases=tuple(case for draws in self._draws for case in draws.cases(ending.because)),
-            trials_done=self._done - self._start,
+            trials_done=self._taking.taken,
             interrupted=ending.interrupted,
             error=ending.error,
             launch_overhead=self._summary(),
@@ -245,17 +229,13 @@ class _Run:
     def _take_rounds(self) -> str | None:
         """Take the trials; returns why they ended early, if they did."""
         rounds = Rounds(self._draws, self._effort, self._random, enough=lambda draws: draws.enough)
-        for draws in rounds:
-            self._observer.progress(self._done, self._total + rounds.added, draws.arguments.label)
-            if draws.state is State.OK:
-                self._take_trial(draws)
-            self._done += 1
-            self._keep(lambda: self._outcome(UNFINISHED))
-        self.added = rounds.added
-        self._observer.progress(self._done, self._total + rounds.added, "")
-        return f"time budget of {self._effort.budget_s:g} s" if rounds.cut else None
+        return self._taking.take(
+            rounds, self._effort, lambda draws: draws.arguments.label, self._take_trial, self._outcome
+        )
 
     def _take_trial(self, draws: SetDraws) -> None:
+        if draws.state is not State.OK:
+            return
         try:
             while True:
                 (bursts, trial), slowed_by = self._slowdowns.over(partial(self._draw, draws))
@@ -289,7 +269,7 @@ class _Run:
         bursts: dict[Mode, list[Burst]] = {mode: [] for mode in modes}
         calls: dict[str, list[float]] = {stage: [] for stage in stages}
         for name in mirrored([*modes, *stages], ROUNDS, self._random):
-            self._observer.check_interrupt()
+            self._taking.observer.check_interrupt()
             if isinstance(name, Mode):
                 bursts[name].append(self._bursts.time(modes[name]))
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cudabw.benchmarks.bandwidth import run_bandwidth
 from cudabw.benchmarks.bandwidth_draws import with_link
@@ -21,14 +21,15 @@ from cudabw.measuring.fitting import fits_of
 from cudabw.system.placement import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from cudabw.benchmarks.observer import Observer
     from cudabw.benchmarks.outcome import Outcome
-    from cudabw.benchmarks.setup_cost import SetupPlan
     from cudabw.benchmarks.suite import Plan
     from cudabw.errors import CudabwError
-    from cudabw.results.model import RunResult
+    from cudabw.results.model import Case, RunResult
+
+AnyPlan = TypeVar("AnyPlan")
 
 
 def run_plans(
@@ -65,35 +66,26 @@ def _measure(plans: Sequence[Plan], session: Session) -> Outcome:
         places=Places(Placement(), session.device_node),
     )
     setups = [plan for plan in setup_plans(copies) if plan.setups]
-    outcome = _with_setup_cost(outcome, setups, session)
-    outcome = _with_latency(outcome, [plan for plan in plans if isinstance(plan, LatencyPlan)], session)
-    return _with_launches(outcome, [plan for plan in plans if isinstance(plan, LaunchPlan)], session)
+    measure = partial(run_setup_cost, session.device, setups, session.observer)
+    outcome = _followed_by(outcome, setups, measure, skipped_setups, session)
+    small = [plan for plan in plans if isinstance(plan, LatencyPlan)]
+    measure = partial(run_latency, session.device, small, session.observer, slowdowns=session.slowdowns)
+    outcome = _followed_by(outcome, small, measure, skipped_latency, session)
+    launches = [plan for plan in plans if isinstance(plan, LaunchPlan)]
+    measure = partial(run_launch_overhead, session.device, launches, session.observer, slowdowns=session.slowdowns)
+    return _followed_by(outcome, launches, measure, skipped_cases, session)
 
 
-def _with_setup_cost(outcome: Outcome, plans: Sequence[SetupPlan], session: Session) -> Outcome:
+def _followed_by(
+    outcome: Outcome,
+    plans: Sequence[AnyPlan],
+    measure: Callable[..., Outcome],
+    skipped: Callable[[Sequence[AnyPlan], str], Iterable[Case]],
+    session: Session,
+) -> Outcome:
+    """What was measured, then plans of one more benchmark; they are skipped if the run has ended already."""
     if outcome.ended_because is not None:
-        return outcome.extended(skipped_setups(plans, outcome.ended_because))
+        return outcome.extended(skipped(plans, outcome.ended_because))
     if not plans:
         return outcome
-    keep = keep_after(outcome, session.keep)
-    return outcome.merged(run_setup_cost(session.device, plans, session.observer, keep=keep))
-
-
-def _with_latency(outcome: Outcome, plans: Sequence[LatencyPlan], session: Session) -> Outcome:
-    if outcome.ended_because is not None:
-        return outcome.extended(skipped_latency(plans, outcome.ended_because))
-    if not plans:
-        return outcome
-    keep = keep_after(outcome, session.keep)
-    return outcome.merged(run_latency(session.device, plans, session.observer, slowdowns=session.slowdowns, keep=keep))
-
-
-def _with_launches(outcome: Outcome, plans: Sequence[LaunchPlan], session: Session) -> Outcome:
-    if outcome.ended_because is not None:
-        return outcome.extended(skipped_cases(plans, outcome.ended_because))
-    if not plans:
-        return outcome
-    keep = keep_after(outcome, session.keep)
-    return outcome.merged(
-        run_launch_overhead(session.device, plans, session.observer, slowdowns=session.slowdowns, keep=keep)
-    )
+    return outcome.merged(measure(keep=keep_after(outcome, session.keep)))

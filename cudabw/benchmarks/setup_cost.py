@@ -9,16 +9,15 @@ import numpy as np
 
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import (
-    UNFINISHED,
     Outcome,
     failure_of,
-    keep_after,
     keep_nothing,
     require_alive,
     state_without_figure,
     take_to_the_end,
 )
 from cudabw.benchmarks.space import require_space
+from cudabw.benchmarks.taking import take_in_turn
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.pairing import seconds_over
 from cudabw.measuring.quiet import collector_off
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthPlan
     from cudabw.benchmarks.outcome import Ending, Keep
+    from cudabw.benchmarks.taking import Taking
     from cudabw.measuring.effort import Effort
     from cudabw.measuring.judging import Judgement
     from cudabw.results.launch import Seconds
@@ -131,15 +131,14 @@ def run_setup_cost(
     Returns:
         One result for each setup, also for those that failed, and why the run ended early if it did.
     """
-    total = sum(len(plan.setups) * plan.effort.least for plan in plans)
-    outcome = Outcome()
-    for plan in plans:
-        if outcome.ended_because is not None:
-            outcome = outcome.extended(skipped_setups((plan,), outcome.ended_because))
-            continue
-        run = _Run(device, plan, observer, keep_after(outcome, keep), done=outcome.trials_done, total=total)
-        outcome = outcome.merged(run.measure())
-    return outcome
+    return take_in_turn(
+        plans,
+        observer,
+        keep,
+        least=lambda plan: len(plan.setups) * plan.effort.least,
+        measure=lambda plan, taking: _Run(device, plan, taking).measure(),
+        skipped=skipped_setups,
+    )
 
 
 def skipped_setups(plans: Iterable[SetupPlan], because: str) -> list[SetupCase]:
@@ -192,15 +191,10 @@ def _seconds(trials: Sequence[SetupTrial], step: str) -> Seconds | None:
 class _Run:
     """The measurement of one plan on one device."""
 
-    def __init__(
-        self, device: Device, plan: SetupPlan, observer: Observer, keep: Keep, *, done: int, total: int
-    ) -> None:
+    def __init__(self, device: Device, plan: SetupPlan, taking: Taking) -> None:
         self._device = device
         self._plan = plan
-        self._observer = observer
-        self._keep = keep
-        self._start = self._done = done
-        self._total = total
+        self._taking = taking
         self._draws = [_Draws(setup, plan.effort) for setup in plan.setups]
 
     def measure(self) -> Outcome:
@@ -210,7 +204,7 @@ class _Run:
     def _outcome(self, ending: Ending) -> Outcome:
         return Outcome(
             cases=tuple(draws.result(ending.because) for draws in self._draws),
-            trials_done=self._done - self._start,
+            trials_done=self._taking.taken,
             interrupted=ending.interrupted,
             error=ending.error,
         )
@@ -219,17 +213,12 @@ class _Run:
         """Take the trials; returns why they ended early, if they did."""
         effort, random = self._plan.effort, np.random.default_rng(self._plan.seed)
         rounds = Rounds(self._draws, effort, random, enough=lambda _: True)
-        for draws in rounds:
-            self._observer.progress(self._done, self._total, draws.setup.label)
-            self._observer.check_interrupt()
-            if draws.state is State.OK:
-                self._take_trial(draws)
-            self._done += 1
-            self._keep(lambda: self._outcome(UNFINISHED))
-        self._observer.progress(self._done, self._total, "")
-        return f"time budget of {effort.budget_s:g} s" if rounds.cut else None
+        return self._taking.take(rounds, effort, lambda draws: draws.setup.label, self._take_trial, self._outcome)
 
     def _take_trial(self, draws: _Draws) -> None:
+        self._taking.observer.check_interrupt()
+        if draws.state is not State.OK:
+            return
         setup = draws.setup
         try:
             require_space(self._device, setup.kind, setup.size_bytes)
