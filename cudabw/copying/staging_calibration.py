@@ -56,7 +56,7 @@ class Setting:
     def transfer(self, direction: str, device: int, host: int, nbytes: int) -> Transfer:
         """A copy between a device and a host address."""
         # The link reads what lies in a cache sooner than the memory behind it, and a program does not read at once
-        # all that has arrived: 48 of 55 GB/s against 44 to the device, 43 against 47 from it (on an H200).
+        # all that has arrived: 48 of 55 GB/s against 44 to the device, 42 against 47 from it (on an H200).
         copy_bytes = through_caches() if direction == UPLOAD else past_caches() or through_caches()
         return Transfer(direction, device, host, nbytes, self.threads, self.slot, copy_bytes)
 
