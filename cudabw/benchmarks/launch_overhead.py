@@ -23,6 +23,7 @@ from cudabw.benchmarks.taking import take_in_turn
 from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.bursts import FEWEST, Burst, BurstTimer, choose_burst
 from cudabw.measuring.effort import Effort, Level, effort_of
+from cudabw.measuring.full_speed import FullSpeed
 from cudabw.measuring.pairing import mirrored
 from cudabw.measuring.queue_depth import detect_queue_depth, most_in_a_burst
 from cudabw.measuring.quiet import collector_off, describe_collector, disturbances
@@ -175,6 +176,7 @@ class _Run:
         self._effort = plan.effort
         self._taking = taking
         self._slowdowns = SlowdownWatch(slowdowns)
+        self._full_speed = FullSpeed(device.driver.now)
         self._random = np.random.default_rng(plan.seed)
         self._draws = [SetDraws(arguments, self._effort, device.driver.tick_s) for arguments in plan.sets]
         self._found: LaunchOverhead | None = None
@@ -190,6 +192,7 @@ class _Run:
             interrupted=ending.interrupted,
             error=ending.error,
             launch_overhead=self._summary(),
+            cpu_speed=self._full_speed.found(),
         )
 
     def _summary(self) -> LaunchOverhead | None:
@@ -236,9 +239,10 @@ class _Run:
     def _take_trial(self, draws: SetDraws) -> None:
         if draws.state is not State.OK:
             return
+        draw = partial(self._slowdowns.over, partial(self._draw, draws))
         try:
             while True:
-                (bursts, trial), slowed_by = self._slowdowns.over(partial(self._draw, draws))
+                (bursts, trial), slowed_by = self._full_speed.take(draw)
                 if not draws.slow.repeats(slowed_by):
                     break
             draws.add(bursts, trial, self._bursts.times)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from cudabw.measuring.judging import Judgement
+    from cudabw.results.cpu_speed import CpuSpeed
     from cudabw.results.latency import SmallCopies
     from cudabw.results.launch_sets import LaunchOverhead
     from cudabw.results.model import Case
@@ -33,6 +34,7 @@ class Outcome:
         error: What made going on pointless, such as a lost device.
         launch_overhead: What launches showed beyond their cases.
         small_copies: What small copies did.
+        cpu_speed: Which CPUs the host's times were taken on.
         warnings: What disturbs the figures, one sentence each.
     """
 
@@ -42,6 +44,7 @@ class Outcome:
     error: CudabwError | None = None
     launch_overhead: LaunchOverhead | None = None
     small_copies: SmallCopies | None = None
+    cpu_speed: CpuSpeed | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -66,6 +69,7 @@ class Outcome:
             trials_done=self.trials_done + other.trials_done,
             launch_overhead=_joined(self.launch_overhead, other.launch_overhead),
             small_copies=_both(self.small_copies, other.small_copies),
+            cpu_speed=_summed(self.cpu_speed, other.cpu_speed),
             warnings=self.warnings + other.warnings,
         )
 
@@ -82,6 +86,10 @@ def _both(first: SmallCopies | None, second: SmallCopies | None) -> SmallCopies 
     return replace(
         first, loop_suffices=first.loop_suffices + second.loop_suffices, way_pays=first.way_pays + second.way_pays
     )
+
+
+def _summed(first: CpuSpeed | None, second: CpuSpeed | None) -> CpuSpeed | None:
+    return first + second if first and second else first or second
 
 
 Keep: TypeAlias = "Callable[[Callable[[], Outcome]], None]"

@@ -140,6 +140,7 @@ def _with_outcome(
         cases=tuple(finish_case(case, link) if isinstance(case, CaseResult) else case for case in outcome.cases),
         launch_overhead=outcome.launch_overhead,
         small_copies=outcome.small_copies,
+        cpu_speed=outcome.cpu_speed,
         warnings=result.warnings + outcome.warnings,
     )
 

@@ -91,6 +91,7 @@ def explain(result: RunResult) -> Iterable[str]:
         f"Bursts of {found.launches_per_burst} launches, drained between; {_queue(found.queue)}. "
         f"Garbage collector {found.collector}."
     )
+    yield from held_on(result)
     yield software(result)
 
 
@@ -108,6 +109,21 @@ def _queue(queue: QueueDepth) -> str:
     if queue.tried:
         return f"no end of the queue up to {queue.tried} launches"
     return "the queue's depth could not be detected without a gate"
+
+
+def held_on(result: RunResult) -> Iterable[str]:
+    """What was done so that the host's times are those of a CPU at full speed, where that could be done."""
+    speed = result.cpu_speed
+    if speed is None:
+        return
+    slow = f" ({speed.slow_at_first} of {speed.usable} were slow at first)" if speed.slow_at_first else ""
+    line = f"The thread was held on one CPU at a time that ran at full speed{slow}"
+    if speed.repeated:
+        trials = "1 trial was" if speed.repeated == 1 else f"{speed.repeated} trials were"
+        line += f"; {trials} taken again because it slowed down"
+    if speed.kept:
+        line += f"; {speed.kept} of {speed.trials} trials were kept although it did so each time"
+    yield f"{line}."
 
 
 def software(result: RunResult) -> str:

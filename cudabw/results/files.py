@@ -11,7 +11,7 @@ from cudabw.results.model import SCHEMA_VERSION
 if TYPE_CHECKING:
     from cudabw.results.model import RunResult
 
-_WHERE_MEASURED: Final = ("launch_overhead", "small_copies", "fits", "break_even")
+_WHERE_MEASURED: Final = ("launch_overhead", "small_copies", "cpu_speed", "fits", "break_even")
 """What is not in the document of a run that did not measure it."""
 
 

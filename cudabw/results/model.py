@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from cudabw.results.cpu_speed import CpuSpeed
     from cudabw.results.fits import Fit
     from cudabw.results.latency import LatencyCase, SmallCopies, SmallCopiesCase
     from cudabw.results.launch import LaunchCase
@@ -287,6 +288,7 @@ class RunResult:
         cases: Of all benchmarks of the run.
         launch_overhead: What launches showed beyond their cases; not in the document where none were measured.
         small_copies: What many small copies did, likewise.
+        cpu_speed: Which CPUs the host's times were taken on; not in the document where no thread was held on one.
         limits: Whether the limits that a suite sets are met.
         fits: Of each curve of bandwidth over sizes that is long enough; not in the document where there are none.
         break_even: After how many copies pinning has paid; not in the document where that was not measured.
@@ -304,6 +306,7 @@ class RunResult:
     cases: tuple[Case, ...] = ()
     launch_overhead: LaunchOverhead | None = None
     small_copies: SmallCopies | None = None
+    cpu_speed: CpuSpeed | None = None
     limits: tuple[LimitResult, ...] = ()
     fits: tuple[Fit, ...] = ()
     break_even: tuple[BreakEven, ...] = ()

@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from cudabw.results import fits, latency, launch, launch_sets, limits, model, setup_cost
+from cudabw.results import cpu_speed, fits, latency, launch, launch_sets, limits, model, setup_cost
 from cudabw.results.latency import LatencyCase, SmallCopiesCase
 from cudabw.results.launch import LaunchCase
 from cudabw.results.model import CaseResult
@@ -26,7 +26,7 @@ CASE_CLASSES: Final[dict[str, type]] = {
 """What the cases of each benchmark are."""
 
 # Where the names stand that annotations use, also those that a module imports for its types alone.
-_MODULES: Final = (fits, latency, launch, launch_sets, limits, model, setup_cost)
+_MODULES: Final = (cpu_speed, fits, latency, launch, launch_sets, limits, model, setup_cost)
 _NAMES: Final = {name: value for module in _MODULES for name, value in vars(module).items()}
 
 

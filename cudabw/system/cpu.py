@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cudabw.system.pseudofiles import read_line, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def cpu_model(root: Path = Path("/")) -> str | None:
@@ -41,6 +45,25 @@ def cpus_available() -> int | None:
         return len(os.sched_getaffinity(0))
     except (AttributeError, OSError):  # not every platform has it
         return os.cpu_count()
+
+
+class Affinity:
+    """On which CPUs the calling thread may run."""
+
+    def allowed(self) -> frozenset[int]:
+        """Their numbers; none where the system does not say."""
+        try:
+            return frozenset(os.sched_getaffinity(0))
+        except (AttributeError, OSError):
+            return frozenset()
+
+    def hold(self, cpus: Iterable[int]) -> bool:
+        """Let it run on these alone; returns whether the system does so."""
+        try:
+            os.sched_setaffinity(0, cpus)
+        except (AttributeError, OSError):  # not every platform has it, and a CPU may have gone offline
+            return False
+        return True
 
 
 def _policies(folder: Path) -> list[Path]:

@@ -26,6 +26,7 @@ from cudabw.benchmarks.observer import Observer
 from cudabw.driver.emulated.clock import ModelledClock
 from cudabw.driver.emulated.faults import Fault
 from cudabw.errors import Interrupted
+from cudabw.measuring import full_speed
 from cudabw.measuring.bursts import Burst
 from cudabw.measuring.effort import Level
 from cudabw.measuring.queue_depth import detect_queue_depth
@@ -45,6 +46,12 @@ CONVERSION = 1e-6
 def short_search(monkeypatch):
     """The search for the queue's end stops early; what it finds is tested where it is done."""
     monkeypatch.setattr(launch_overhead, "detect_queue_depth", partial(detect_queue_depth, most=300))
+
+
+@pytest.fixture(autouse=True)
+def no_cpu_slows_down(monkeypatch):
+    """No trial is taken again because others use this machine as well: tests count them."""
+    monkeypatch.setattr(full_speed, "SLOW", float("inf"))
 
 
 @pytest.fixture
@@ -301,6 +308,19 @@ def test_an_interruption_keeps_what_is_finished(device):
     assert sorted(states.values()) == [(State.FAILED, "interrupted"), (State.OK, None)]
     assert outcome.interrupted is not None
     assert sorted(len(one.trials) for one in outcome.launch_overhead.sets) == [0, 1]
+
+
+def test_each_trial_is_taken_on_one_cpu_and_again_when_that_has_slowed_down(device, monkeypatch):
+    usual = measure(device, *buffers(1), trials=2)
+    assert (usual.cpu_speed.trials, usual.cpu_speed.repeated, usual.cpu_speed.kept) == (2, 0, 0)
+    monkeypatch.setattr(full_speed, "SLOW", 0.0)
+    slow = measure(device, *buffers(1), trials=2)
+    assert (slow.cpu_speed.trials, slow.cpu_speed.repeated, slow.cpu_speed.kept) == (2, 2 * full_speed.MOST_REPEATS, 2)
+    assert {len(case.trials) for case in slow.cases} == {2}
+
+
+def test_on_a_modelled_clock_no_cpu_is_slow_or_fast(modelled):
+    assert measure(modelled, *buffers(1), trials=1).cpu_speed is None
 
 
 def test_an_interruption_in_a_later_trial_is_noted(device):

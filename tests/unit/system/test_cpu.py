@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cudabw.system.cpu import cpu_flags, cpu_governor, cpu_model, cpus_available
+from cudabw.system.cpu import Affinity, cpu_flags, cpu_governor, cpu_model, cpus_available
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,3 +70,21 @@ def test_all_governors_of_the_clocks_are_named_once(tmp_path: Path, governors: l
     for number, governor in enumerate(governors):
         write(tmp_path, f"sys/devices/system/cpu/cpufreq/policy{number}/scaling_governor", governor)
     assert cpu_governor(tmp_path) == expected
+
+
+def test_a_thread_is_held_on_a_cpu_and_let_go():
+    affinity = Affinity()
+    allowed = affinity.allowed()
+    try:
+        assert affinity.hold({min(allowed)})
+        assert affinity.allowed() == {min(allowed)}
+    finally:
+        assert affinity.hold(allowed)
+
+
+def test_a_thread_that_cannot_be_held_is_not(monkeypatch):
+    assert not Affinity().hold({10**5})
+    monkeypatch.delattr(os, "sched_setaffinity")
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert not Affinity().hold({0})
+    assert Affinity().allowed() == frozenset()

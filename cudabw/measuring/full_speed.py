@@ -1,0 +1,147 @@
+"""Keeping the thread that is timed on a CPU that runs at full speed.
+
+What the host's clock times is the speed of one CPU. That of a virtual machine, or one whose sibling hyperthread is
+busy, runs at little more than half its speed for seconds, while its neighbours do not (``docs/method.md`` has figures).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from cudabw import stats
+from cudabw.results.cpu_speed import CpuSpeed
+from cudabw.system.cpu import Affinity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Taken = TypeVar("Taken")
+
+SLOW = 1.15
+"""A CPU is slow where a piece of work takes so much longer than at full speed. On a virtual machine with an H200, quiet
+CPUs stay within 1.12, and those with a busy sibling take 1.3 to 2 times as long."""
+
+MOST_REPEATS = 2
+"""How often a trial is taken again at most because its CPU has slowed down. What lasts longer will not go away."""
+
+_MOST_CPUS = 32
+_ROUNDS_OF_SURVEY = 3
+_TURNS = 5
+_STEPS = 1500  # about 40 us: long for the clock, short for the scheduler
+_REMEMBERED = 1024
+
+
+class FullSpeed:
+    """Finds CPUs that run at full speed, and holds the calling thread there while something is timed.
+
+    Full speed is the lower quartile of all probes of all usable CPUs: the work of a few thousand steps of the
+    interpreter, the fastest of five turns. Where no time passes, as on a modelled clock, or a thread cannot be held,
+    nothing is held and nothing repeated.
+
+    Args:
+        now: The clock of what is timed, in seconds.
+        affinity: Where this thread may run.
+    """
+
+    def __init__(self, now: Callable[[], float], affinity: Affinity | None = None) -> None:
+        self._now = now
+        self._affinity = affinity or Affinity()
+        self._cpus: list[int] | None = None
+        self._slow_at_first = 0
+        self._probes: deque[float] = deque(maxlen=_REMEMBERED)
+        self._used: set[int] = set()
+        self._trials = self._repeated = self._kept = 0
+
+    def take(self, trial: Callable[[], Taken]) -> Taken:
+        """Take a trial on a CPU at full speed; again if that has slowed down by its end, a few times."""
+        for repeats in range(MOST_REPEATS + 1):
+            with self._held() as cpu:
+                taken = trial()
+                slow = cpu is not None and self._is_slow(self._probe())
+            if not slow or repeats == MOST_REPEATS:
+                break
+            self._repeated += 1
+        self._trials += 1
+        self._kept += slow
+        return taken
+
+    def found(self) -> CpuSpeed | None:
+        """What became of the trials so far; None where nothing is known of any CPU."""
+        if not self._used:
+            return None
+        return CpuSpeed(
+            cpus=tuple(sorted(self._used)),
+            usable=len(self._cpus or ()),
+            slow_at_first=self._slow_at_first,
+            probe_s=self._full_speed,
+            trials=self._trials,
+            repeated=self._repeated,
+            kept=self._kept,
+        )
+
+    @contextmanager
+    def _held(self) -> Iterator[int | None]:
+        """Hold this thread on a CPU at full speed, or the fastest there is; gives its number, None where it cannot."""
+        allowed = self._affinity.allowed()
+        try:
+            if self._cpus is None:
+                self._survey(allowed)
+            cpu = self._settle()
+            if cpu is None:
+                self._affinity.hold(allowed)
+            else:
+                self._used.add(cpu)
+            yield cpu
+        finally:
+            self._affinity.hold(allowed)
+
+    def _survey(self, allowed: frozenset[int]) -> None:
+        """Probe every CPU a few times, or an even choice of them where they are many."""
+        cpus = sorted(allowed)[:: -(-len(allowed) // _MOST_CPUS) or 1]
+        probes: dict[int, list[float]] = {cpu: [] for cpu in cpus if self._affinity.hold((cpu,))}
+        for _ in range(_ROUNDS_OF_SURVEY):
+            for cpu, taken in probes.items():
+                self._affinity.hold((cpu,))
+                taken.append(self._probe())
+        self._cpus = [cpu for cpu, taken in probes.items() if min(taken) > 0]
+        self._slow_at_first = sum(self._is_slow(stats.median(probes[cpu])) for cpu in self._cpus)
+
+    def _settle(self) -> int | None:
+        """Move to the next CPU at full speed, beginning where the last trial was."""
+        probes: dict[int, float] = {}
+        for cpu in list(self._cpus or ()):
+            if self._affinity.hold((cpu,)):
+                probes[cpu] = self._probe()
+                if not self._is_slow(probes[cpu]):
+                    return self._begin_with(cpu)
+        if not probes:
+            return None
+        fastest = min(probes, key=probes.__getitem__)
+        self._affinity.hold((fastest,))
+        return self._begin_with(fastest)
+
+    def _begin_with(self, cpu: int) -> int:
+        assert self._cpus is not None  # noqa: S101 - a CPU was found among them; for the type checker
+        at = self._cpus.index(cpu)
+        self._cpus = self._cpus[at:] + self._cpus[:at]
+        return cpu
+
+    def _is_slow(self, seconds: float) -> bool:
+        return seconds > SLOW * self._full_speed
+
+    @property
+    def _full_speed(self) -> float:
+        return stats.quantile(list(self._probes), 0.25)
+
+    def _probe(self) -> float:
+        now, fastest = self._now, float("inf")
+        for _ in range(_TURNS):
+            start = now()
+            total = 0
+            for step in range(_STEPS):
+                total += step
+            fastest = min(fastest, now() - start)
+        self._probes.append(fastest)
+        return fastest

@@ -1,0 +1,40 @@
+"""On which CPUs a run was timed, and whether they ran at full speed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSpeed:
+    """What became of trials that were each held on one CPU.
+
+    Attributes:
+        cpus: The numbers of those that trials were taken on.
+        usable: How many CPUs were probed, of those that the process may use.
+        slow_at_first: How many of them were slow when the run began.
+        probe_s: Seconds of a probe, a fixed piece of Python, at full speed.
+        trials: How many trials were taken so.
+        repeated: How often one was taken again because its CPU had slowed down.
+        kept: How many were kept although it had slowed down again.
+    """
+
+    cpus: tuple[int, ...]
+    usable: int
+    slow_at_first: int
+    probe_s: float
+    trials: int
+    repeated: int
+    kept: int
+
+    def __add__(self, later: CpuSpeed) -> CpuSpeed:
+        """Both together; what was found at first is that of this one."""
+        return CpuSpeed(
+            cpus=tuple(sorted({*self.cpus, *later.cpus})),
+            usable=self.usable,
+            slow_at_first=self.slow_at_first,
+            probe_s=min(self.probe_s, later.probe_s),
+            trials=self.trials + later.trials,
+            repeated=self.repeated + later.repeated,
+            kept=self.kept + later.kept,
+        )
