@@ -18,7 +18,7 @@ from cudabw.copying.call_rows import make_calls_in_python
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.copying.staged_copy import StagedCopier
 from cudabw.copying.staging_calibration import SMALLEST_STAGED, Calibration, Setting, usable_cpus
-from cudabw.copying.staging_programs import FUNCTIONS, SMALLEST_PIECE, Places, Transfer, program, rounds, takers
+from cudabw.copying.staging_programs import SMALLEST_PIECE, Transfer, cut, piece_lengths, takers
 from cudabw.copying.staging_slots import SLOTS_PER_WORKER, Post
 from cudabw.copying.staging_stores import past_caches, through_caches
 from cudabw.driver.emulated import Fault, ModelledClock
@@ -252,8 +252,6 @@ def test_a_copy_takes_ownership_and_comes_after_earlier_work_of_another_stream(d
     [
         ("cuMemcpyHtoDAsync", "h2d"),
         ("cuMemcpyDtoHAsync", "d2h"),
-        ("cuEventRecord", "h2d"),
-        ("cuStreamWaitEvent", "h2d"),
         ("cuStreamSynchronize", "h2d"),
         ("cuStreamSynchronize", "d2h"),
     ],
@@ -291,9 +289,9 @@ def test_a_failure_in_one_worker_ends_the_program_of_another(make_device, make_c
     work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
     names, give = record(device), Post.give
 
-    def give_and_tell(post, calls, stop):
+    def give_and_tell(post, program, stop):
         words.append(ctypes.c_uint32.from_address(stop))
-        give(post, calls, stop)
+        give(post, program, stop)
 
     def copy_bytes(*_):
         if threads.setdefault(threading.current_thread(), len(threads)):
@@ -546,38 +544,25 @@ def test_usable_cpus_are_those_of_the_affinity_or_of_the_quota(tmp_path, monkeyp
 # -- pieces ------------------------------------------------------------------------------------------------
 
 
-def pieces(transfer, workers):
-    """The pieces of all workers, as offset and length, as the CPU copies them."""
-    places = Places((1 << 50, 1 << 51), (1, 2), 3)
-    found = []
-    for worker in range(workers):
-        calls = program(transfer, worker, workers, places, dict.fromkeys(FUNCTIONS, 4))
-        copies = calls["arguments"][calls["function"] == transfer.copy_bytes]
-        hosts = copies[:, 1] if transfer.direction == "h2d" else copies[:, 0]
-        found += zip((hosts - transfer.host).tolist(), copies[:, 2].tolist(), strict=True)
-    return sorted(found)
-
-
 @given(
     nbytes=st.integers(1, 1 << 33),
-    slot=st.sampled_from([SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20, 7 << 20]),
+    slot=st.one_of(
+        st.sampled_from([SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20, 7 << 20]), st.integers(1 << 18, 8 << 20)
+    ),
     workers=st.integers(1, 24),
-    direction=st.sampled_from(DIRECTIONS),
 )
-def test_pieces_fit_the_slots_and_cover_everything_once(nbytes, slot, workers, direction):
-    end = 0
-    for start, size in pieces(Transfer(direction, 1 << 40, 1 << 45, nbytes, workers, slot, 9), workers):
-        assert start == end
-        assert 0 < size <= slot
-        end += size
-    assert end == nbytes
+def test_pieces_fit_the_slots_and_cover_everything_once_in_whole_pages(nbytes, slot, workers):
+    lengths = piece_lengths(nbytes, workers, slot)
+    assert sum(lengths) == nbytes
+    assert all(0 < length <= slot for length in lengths)
+    assert all(length % 4096 == 0 for length in lengths[:-1])
 
 
-def test_a_copy_to_the_device_begins_with_small_pieces_and_one_from_it_ends_with_them():
-    expected = [512 << 10, 1 << 20, 2 << 20, *[4 << 20] * 15, 512 << 10]
-    assert rounds(512 << 20, 8, 4 << 20, "h2d") == expected
-    assert rounds(512 << 20, 8, 4 << 20, "d2h") == expected[::-1]
-    assert rounds(SMALLEST_PIECE + 1, 1, 4 << 20, "h2d") == [SMALLEST_PIECE + 4096]
+@given(nbytes=st.integers(1, 1 << 16), slot=st.integers(1, 5000), workers=st.integers(1, 24))
+def test_slots_may_be_smaller_than_a_page(nbytes, slot, workers):
+    lengths = piece_lengths(nbytes, workers, slot)
+    assert sum(lengths) == nbytes
+    assert all(0 < length <= slot for length in lengths)
 
 
 @pytest.mark.parametrize(
