@@ -22,8 +22,9 @@ DOWNLOAD: Final = "d2h"
 DIRECTIONS: Final = (UPLOAD, DOWNLOAD)
 
 WAIT: Final = "cuStreamSynchronize"
+FOLLOW: Final = "cuStreamWaitEvent"
 QUEUE: Final = {UPLOAD: "cuMemcpyHtoDAsync", DOWNLOAD: "cuMemcpyDtoHAsync"}
-FUNCTIONS: Final = (WAIT, *QUEUE.values())
+FUNCTIONS: Final = (WAIT, FOLLOW, *QUEUE.values())
 """The driver's functions that programs call."""
 
 # Each piece costs the copy engine about 3 us in which it moves nothing (2 MiB pieces without the CPU's part: 51 of
@@ -122,10 +123,12 @@ class Places:
     Attributes:
         addresses: Of its slots, on the host.
         streams: One for the copies of each slot alone, as numbers.
+        after: The event that all of them come after, as a number.
     """
 
     addresses: Sequence[int]
     streams: Sequence[int]
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +169,13 @@ def program(transfer: Transfer, pieces: Pieces, places: Places, functions: Mappi
         taking = turn["function"] == take[0]
         turn["failure"][taking | (turn["function"] == transfer.copy_bytes)] = NEVER
         turn["over"][taking] = STATUS
-    again = (calls.reshape(-1), True)
-    if transfer.direction == UPLOAD:
-        return Program([again], targets)
-    # Each slot is filled before anything else and emptied at the end, whatever becomes of the other. Where no piece
-    # was left for a slot it has nothing to copy: the length is 0 then.
-    filling, emptying = [(turn[2:], False) for turn in calls], [(turn[:2], False) for turn in calls]
-    return Program([*filling, again, *emptying], targets)
+    follow = row(*((functions[FOLLOW], stream, places.after) for stream in places.streams))
+    # No slot is waited for before something has been in it. What one finds, no piece or one, is nothing to the other.
+    first = 1 if transfer.direction == UPLOAD else 2
+    filling = [(turn[first:], False) for turn in calls]
+    # What still lies in the slots is copied at the end; where no piece was left for one, it is 0 bytes.
+    emptying = [] if transfer.direction == UPLOAD else [(turn[:first], False) for turn in calls]
+    return Program([(follow, False), *filling, (calls.reshape(-1), True), *emptying], targets)
 
 
 def _addresses(calls: Calls, **places: tuple[int, int]) -> Targets:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cudabw.copying.call_rows import NEVER, STATUS, Semaphore, address_of, make_calls, row
 from cudabw.copying.staging_programs import FUNCTIONS, WAIT, Places, cut, program, takers
 from cudabw.errors import CudabwError
+from cudabw.runtime.event import Event
 from cudabw.runtime.memory import PinnedBuffer
 from cudabw.runtime.resources import resources
 from cudabw.runtime.stream import Stream
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 # One that the CPU is at and one that the device is at.
 SLOTS_PER_WORKER = 2
 
-# Each slot may be filled before what is done with them in turn, and emptied afterwards.
-_MOST_PARTS = 2 * SLOTS_PER_WORKER + 1
+# Following earlier work, filling each slot, using them in turn, emptying each.
+_MOST_PARTS = 2 + 2 * SLOTS_PER_WORKER
 
 
 class Slots:
@@ -76,7 +77,6 @@ class Post:
         self.go, self.done = Semaphore(), done
         self._make_calls = make_calls()
         self._stop = ctypes.c_uint32(0)
-        make = address_of(self._make_calls)
         parts: list[tuple[int, ...]] = [(address_of(self._make_calls),)] * _MOST_PARTS
         self._turn = row(self.go.wait, *parts, self.done.post)
         self._turn["failure"][1:] = NEVER
@@ -201,6 +201,7 @@ class Crew:
         self._stop = ctypes.c_uint32(0)
         self._latest: _Order | None = None
         with resources() as owned:
+            self._after = owned.enter_context(Event(device, timing=False))
             self.workers = [Worker(device, slot, number, self._done) for number in range(workers)]
             self._dismiss = weakref.finalize(self, _dismiss, [worker.post for worker in self.workers])
             refusals = [worker.hand_over(owned) for worker in self.workers]
@@ -221,7 +222,7 @@ class Crew:
         order = self._order(transfer)
         order.pieces.put_back()
         self._stop.value = 0
-        self.device.call("cuStreamSynchronize", stream.handle)
+        self.device.call("cuEventRecord", self._after.handle, stream.handle)
         errors = self._wait(order.meeting)
         if self._stop.value:
             for worker, program in zip(self.workers, order.programs, strict=False):
@@ -236,7 +237,8 @@ class Crew:
         if self._latest is None or self._latest.transfer != transfer:
             workers = self.workers[: takers(transfer)]
             pieces = cut(transfer, len(workers))
-            places = [Places(worker.slots.addresses, worker.slots.streams) for worker in workers]
+            after = int(self._after.handle)
+            places = [Places(worker.slots.addresses, worker.slots.streams, after) for worker in workers]
             self._latest = _Order(
                 transfer,
                 pieces,
@@ -260,10 +262,11 @@ class Crew:
                 while True:
                     try:
                         _meet(meeting)
-                        return errors
                     except BaseException as error:  # noqa: BLE001 - raised when nobody touches the memory any more
                         self._stop.value = 1
                         errors = [*errors, error]
+                    else:
+                        return errors
             except BaseException as error:  # noqa: BLE001 - see above
                 errors = [*errors, error]
 

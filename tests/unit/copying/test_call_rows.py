@@ -81,6 +81,47 @@ def test_no_calls_are_none(way, again):
     assert way(0, 0, ctypes.addressof(ctypes.c_uint32(0)), again) == 0
 
 
+def test_an_answer_that_says_so_ends_the_row_with_success(way):
+    calls = Row([0, 5, 0])
+    calls.calls["over"][1] = 4
+    assert calls.make(way) == 0
+    assert len(calls.seen) == 2
+    assert calls.stop.value == 0
+
+
+def test_only_the_bits_of_the_call_say_that_the_row_is_over(way):
+    calls = Row([3, 4, 1], failure=NEVER)
+    calls.calls["over"] = 4, 3, 0
+    assert calls.make(way) == 0
+    assert len(calls.seen) == 3
+
+
+def test_a_row_is_made_again_until_it_is_over(way):
+    calls = Row([0, 0, 0])
+    calls._answers = iter([0, 0, 0, 0, 0, 0, 0, 1, 0])
+    calls.calls["over"][1] = 1
+    assert calls.make(way, again=1) == 0
+    assert [seen[0] for seen in calls.seen] == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert calls.stop.value == 0
+
+
+def test_a_row_is_made_again_until_the_word_is_set(way):
+    calls = Row([0, 0])
+    calls._answers = iter([0] * 9)
+    calls._function = FUNCTION(lambda *seen: setattr(calls.stop, "value", len(calls.seen) == 5) or calls._answer(*seen))
+    calls.calls["function"] = address_of(calls._function)
+    assert calls.make(way, again=1) == 2
+    assert len(calls.seen) == 6
+
+
+def test_a_failure_of_a_later_turn_tells_which_call_it_was(way):
+    calls = Row([0, 0, 0])
+    calls._answers = iter([0] * 7 + [719])
+    assert calls.make(way, again=1) == 719 << 32 | 2
+    assert len(calls.seen) == 8
+    assert calls.stop.value == 1
+
+
 def test_a_row_may_make_another_whose_answer_is_kept(way):
     inner, word = Row([0, 7, 0]), ctypes.c_uint32(0)
     given = inner.calls.ctypes.data, len(inner.calls), ctypes.addressof(inner.stop)
