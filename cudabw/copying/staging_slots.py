@@ -235,20 +235,27 @@ class Crew:
     def _order(self, transfer: Transfer) -> _Order:
         """Who makes which calls; kept for when the same copy is done again."""
         if self._latest is None or self._latest.transfer != transfer:
-            workers = self.workers[: takers(transfer)]
-            pieces = cut(transfer, len(workers))
-            after = int(self._after.handle)
-            places = [Places(worker.slots.addresses, worker.slots.streams, after) for worker in workers]
-            self._latest = _Order(
-                transfer,
-                pieces,
-                [program(transfer, pieces, place, self._functions) for place in places],
-                row(*(worker.post.go.post for worker in workers), *[self._done.wait] * len(workers)),
-                row(*((self._functions[WAIT], stream) for place in places for stream in place.streams)),
-            )
-            for worker, given in zip(workers, self._latest.programs, strict=True):
-                worker.post.give(given, ctypes.addressof(self._stop))
+            # None while programs are being given: what a signal leaves half done is not taken for an order.
+            self._latest = None
+            self._latest = self._give(transfer)
         return self._latest
+
+    def _give(self, transfer: Transfer) -> _Order:
+        """Give those workers that take part their programs."""
+        workers = self.workers[: takers(transfer)]
+        pieces = cut(transfer, len(workers))
+        after = int(self._after.handle)
+        places = [Places(worker.slots.addresses, worker.slots.streams, after) for worker in workers]
+        programs = [program(transfer, pieces, place, self._functions) for place in places]
+        for worker, given in zip(workers, programs, strict=True):
+            worker.post.give(given, ctypes.addressof(self._stop))
+        return _Order(
+            transfer,
+            pieces,
+            programs,
+            row(*(worker.post.go.post for worker in workers), *[self._done.wait] * len(workers)),
+            row(*((self._functions[WAIT], stream) for place in places for stream in place.streams)),
+        )
 
     def _wait(self, meeting: Calls) -> list[BaseException]:
         """Let the workers begin, and wait until all are through; returns what signals raised meanwhile."""
@@ -268,6 +275,7 @@ class Crew:
                     else:
                         return errors
             except BaseException as error:  # noqa: BLE001 - see above
+                self._stop.value = 1
                 errors = [*errors, error]
 
     def _make(self, calls: Calls) -> list[BaseException]:

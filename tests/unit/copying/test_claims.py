@@ -2,13 +2,12 @@
 
 import ctypes
 import threading
-from itertools import chain
 
 import numpy as np
 import pytest
 
 from cudabw.copying import claims
-from cudabw.copying.call_rows import FOUR_ARGUMENTS, address_of, make_calls, row
+from cudabw.copying.call_rows import FOUR_ARGUMENTS, Semaphore, make_calls, row
 from cudabw.copying.claims import Pieces, claim, claim_in_python
 
 WAYS = {"python": claim_in_python, "fastest": claim}
@@ -18,6 +17,7 @@ LARGE = 2**63
 @pytest.fixture(params=WAYS.values(), ids=WAYS, autouse=True)
 def way(request, monkeypatch):
     monkeypatch.setattr(claims, "claim", request.param)
+    return request.param
 
 
 class Taker:
@@ -62,24 +62,32 @@ def test_pieces_that_were_put_back_are_taken_once_more():
     assert [taker.take() for _ in range(3)] == [0, 0, 1]
 
 
-def test_of_many_threads_exactly_one_gets_each_piece():
-    count, threads = 4000, 8
-    pieces, together, taken = some(count), threading.Barrier(threads), [[] for _ in range(threads)]
+def test_of_many_threads_exactly_one_gets_each_piece(way):
+    """Each piece is a semaphore of the C library, posted by whoever takes it."""
+    count, threads, library = 100_000 if way is claim else 2_000, 8, ctypes.CDLL(None)
+    semaphores = np.zeros((count, 32), np.uint8)
+    addresses = semaphores.ctypes.data + 32 * np.arange(count, dtype=np.uint64)
+    pieces, together = Pieces(np.stack([addresses] * 3, axis=1)), threading.Barrier(threads)
 
-    def take_all(mine):
-        taker = Taker(pieces)
-        note = FOUR_ARGUMENTS(lambda *_: mine.append(int(taker.numbers[1])) or 0)
-        calls = row(taker.call, (address_of(note),))
+    def take_all():
+        numbers, post = np.zeros(3, np.uint64), Semaphore().post[0]
+        calls = row((0, 0), (post, 0))
+        host = calls["arguments"][1].ctypes.data
+        targets = np.array([host, *(numbers.ctypes.data + 8 * np.arange(3, dtype=np.uint64))], np.uint64)
+        calls[0] = row(pieces.claim(targets.ctypes.data))[0]
         calls["over"][0] = 1
         together.wait()
         make_calls()(calls.ctypes.data, len(calls), ctypes.addressof(ctypes.c_uint32(0)), 1)
 
-    running = [threading.Thread(target=take_all, args=(mine,)) for mine in taken]
+    running = [threading.Thread(target=take_all) for _ in range(threads)]
     for thread in running:
         thread.start()
     for thread in running:
         thread.join()
-    assert sorted(chain.from_iterable(taken)) == [3 * number for number in range(count)]
+    posted = ctypes.c_int(0)
+    for address in addresses.tolist():
+        library.sem_getvalue(ctypes.c_void_p(address), ctypes.byref(posted))
+        assert posted.value == 1
 
 
 def test_other_processors_take_pieces_in_python(monkeypatch):
