@@ -70,14 +70,14 @@ def test_of_many_threads_exactly_one_gets_each_piece(way):
     pieces, together = Pieces(np.stack([addresses] * 3, axis=1)), threading.Barrier(threads)
 
     def take_all():
-        numbers, post = np.zeros(3, np.uint64), Semaphore().post[0]
+        numbers, post, word = np.zeros(3, np.uint64), Semaphore().post[0], ctypes.c_uint32(0)
         calls = row((0, 0), (post, 0))
         host = calls["arguments"][1].ctypes.data
         targets = np.array([host, *(numbers.ctypes.data + 8 * np.arange(3, dtype=np.uint64))], np.uint64)
         calls[0] = row(pieces.claim(targets.ctypes.data))[0]
         calls["over"][0] = 1
         together.wait()
-        make_calls()(calls.ctypes.data, len(calls), ctypes.addressof(ctypes.c_uint32(0)), 1)
+        make_calls()(calls.ctypes.data, len(calls), ctypes.addressof(word), 1)
 
     running = [threading.Thread(target=take_all) for _ in range(threads)]
     for thread in running:

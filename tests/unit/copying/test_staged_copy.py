@@ -381,9 +381,10 @@ def test_a_worker_that_gets_no_piece_moves_nothing_of_an_earlier_copy(direction)
     done = program(
         transfer, taken, Places((1 << 50, 1 << 51), (1, 2), 3), {n: address_of(f) for n, f in functions.items()}
     )
+    word = ctypes.c_uint32(0)
     for expected in (4, 0):
         for calls, again in done.parts:
-            assert make_calls()(calls.ctypes.data, len(calls), ctypes.addressof(ctypes.c_uint32(0)), again) == 0
+            assert make_calls()(calls.ctypes.data, len(calls), ctypes.addressof(word), again) == 0
         assert len(moved) == expected
         moved.clear()
         for calls, _ in done.parts:  # as an interrupted copy would leave them
