@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -23,10 +24,17 @@ if TYPE_CHECKING:
 MOST_ARGUMENTS = 4
 
 CALL = np.dtype(
-    [("function", np.uint64), ("arguments", np.uint64, MOST_ARGUMENTS), ("failure", np.uint64), ("answer", np.uint64)]
+    [
+        ("function", np.uint64),
+        ("arguments", np.uint64, MOST_ARGUMENTS),
+        ("failure", np.uint32),
+        ("over", np.uint32),
+        ("answer", np.uint64),
+    ]
 )
 """One call: the address of a C function; its arguments, which are whole numbers and addresses, and of which a function
-that takes fewer does not see the rest; which of the lower 32 bits of its answer mean that it failed; and its answer."""
+that takes fewer does not see the rest; which of the lower 32 bits of its answer mean that it failed; which of them mean
+that the row is over; and its answer."""
 
 STATUS = 0xFFFFFFFF
 """Failure bits of a function that answers with a status, 0 for success."""
@@ -36,37 +44,52 @@ NEVER = 0
 _MAKE_CALLS_X86_64 = bytes.fromhex(
     "53"  #           push rbx
     "55"  #           push rbp
-    "4154"  #         push r12               the stack is aligned now
+    "4154"  #         push r12
+    "4155"  #         push r13
+    "4156"  #         push r14               the stack is aligned now
     "4889fb"  #       mov rbx, rdi           the call
     "89f5"  #         mov ebp, esi           how many are left
     "4989d4"  #       mov r12, rdx           the word
+    "4989fd"  #       mov r13, rdi           the first call
+    "4189f6"  #       mov r14d, esi
+    "440faff1"  #     imul r14d, ecx         how many to begin again with
     "85ed"  # next:   test ebp, ebp
-    "7439"  #         jz done
-    "41833c2400"  #   cmp dword [r12], 0
-    "7532"  #         jne done
+    "750a"  #         jnz make
+    "4c89eb"  #       mov rbx, r13
+    "4489f5"  #       mov ebp, r14d
+    "85ed"  #         test ebp, ebp
+    "7442"  #         jz done
+    "41833c2400"  # make: cmp dword [r12], 0
+    "753b"  #         jne done
     "488b7b08"  #     mov rdi, [rbx+8]
     "488b7310"  #     mov rsi, [rbx+16]
     "488b5318"  #     mov rdx, [rbx+24]
     "488b4b20"  #     mov rcx, [rbx+32]
     "ff13"  #         call [rbx]
     "48894330"  #     mov [rbx+48], rax
+    "85432c"  #       test [rbx+44], eax
+    "751e"  #         jnz over
     "234328"  #       and eax, [rbx+40]
     "7508"  #         jnz failed
     "4883c338"  #     add rbx, 56            the size of a call
     "ffcd"  #         dec ebp
-    "ebd2"  #         jmp next
+    "ebc3"  #         jmp next
     "41c7042401000000"  # failed: mov dword [r12], 1
     "48c1e020"  #     shl rax, 32
     "4809c5"  #       or rbp, rax
+    "eb02"  #         jmp done
+    "31ed"  # over:   xor ebp, ebp
     "4889e8"  # done: mov rax, rbp
+    "415e"  #         pop r14
+    "415d"  #         pop r13
     "415c"  #         pop r12
     "5d"  #           pop rbp
     "5b"  #           pop rbx
     "c3"  #           ret
 )
 
-_MAKE_CALLS = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)
-_FOUR_ARGUMENTS = ctypes.CFUNCTYPE(ctypes.c_uint64, *([ctypes.c_uint64] * MOST_ARGUMENTS))
+FOUR_ARGUMENTS = ctypes.CFUNCTYPE(ctypes.c_uint64, *([ctypes.c_uint64] * MOST_ARGUMENTS))
+"""The type of the functions that a row calls."""
 
 
 class _Call(ctypes.Structure):
@@ -75,7 +98,8 @@ class _Call(ctypes.Structure):
     _fields_ = (
         ("function", ctypes.c_uint64),
         ("arguments", ctypes.c_uint64 * MOST_ARGUMENTS),
-        ("failure", ctypes.c_uint64),
+        ("failure", ctypes.c_uint32),
+        ("over", ctypes.c_uint32),
         ("answer", ctypes.c_uint64),
     )
 
@@ -84,15 +108,16 @@ class _Call(ctypes.Structure):
 def make_calls() -> Any:  # noqa: ANN401 - what ctypes makes of the type of a C function
     """A C function that makes calls: machine code, or Python where processor or system do not allow it.
 
-    It takes the address of the first call, how many they are, and the address of a 32-bit word that ends them when it
-    is not 0; a failure sets the word. It answers with how many calls were not made or failed, and in the upper 32 bits
-    with the answer that was a failure.
+    It takes the address of the first call, how many they are, the address of a 32-bit word that ends them when it is
+    not 0, and 1 to begin again after the last, or 0. A failure sets the word; a call that says that the row is over
+    ends it as the last one does. It answers with how many calls, up to the last, were not made or failed, and in the
+    upper 32 bits with the answer that was a failure.
     """
     try:
         code = MachineCode(_MAKE_CALLS_X86_64)
     except OSError:
         return make_calls_in_python()
-    entry = _MAKE_CALLS(code.address)
+    entry = FOUR_ARGUMENTS(code.address)
     entry.__dict__["code"] = code  # an address keeps nothing alive
     return entry
 
@@ -100,17 +125,20 @@ def make_calls() -> Any:  # noqa: ANN401 - what ctypes makes of the type of a C 
 @functools.cache
 def make_calls_in_python() -> Any:  # noqa: ANN401 - see above
     """As :func:`make_calls`, with the interpreter between the calls."""
-    return _MAKE_CALLS(_make_calls)
+    return FOUR_ARGUMENTS(_make_calls)
 
 
-def _make_calls(first: int, count: int, stop: int) -> int:
+def _make_calls(first: int, count: int, stop: int, again: int) -> int:
     word = ctypes.c_uint32.from_address(stop)
-    for made in range(count):
+    numbers = range(count)
+    for made in itertools.chain.from_iterable(itertools.repeat(numbers)) if count and again else numbers:
         if word.value:
             return count - made
         call = _Call.from_address(first + made * CALL.itemsize)
-        call.answer = _FOUR_ARGUMENTS(call.function)(*call.arguments)
-        failure = call.answer & call.failure & STATUS
+        call.answer = FOUR_ARGUMENTS(call.function)(*call.arguments)
+        if call.answer & call.over:
+            return 0
+        failure = call.answer & call.failure
         if failure:
             word.value = 1
             return int(failure << 32 | (count - made))

@@ -1,7 +1,8 @@
 """The ``staged`` engine: pageable memory through pinned slots, by several threads at once.
 
 The driver copies pageable memory with one thread. Here each of several threads has two pinned slots of its own:
-while the device is at one slot, the CPU is at the other, and no thread waits for another.
+while the device is at one slot, the CPU is at the other. The threads take the pieces of a copy from one list: none
+waits for another, and a slow one does less.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _LARGEST_CROSSOVER = 64 << 20
 # The smallest size that two workers can share.
 SMALLEST_STAGED = 2 * SMALLEST_PIECE
 
-_REPETITIONS = 3
+_REPETITIONS = 5
 # Fewer workers leave more CPUs to the program: more of them must earn this much.
 _GAIN = 1.02
 # Where the two engines are this close, noise decides; the driver's own copy is then the safe choice.
@@ -105,7 +105,7 @@ class Calibration:
         """
         workers, slots = list(workers), list(slots)
         middle = workers[len(workers) // 2]
-        setting = Setting(middle, slots[0])
+        setting = Setting(middle, max(slots))
         setting = self._fastest([replace(setting, threads=count) for count in workers])
         setting = self._fastest([replace(setting, slot=slot) for slot in slots])
         return replace(setting, at_least=self._find_size(setting) if at_least is None else at_least)

@@ -1,4 +1,4 @@
-"""What each worker of a staged copy does with its pieces, as a row of calls."""
+"""How a staged copy is cut into pieces, and what each worker does with those that it takes, as rows of calls."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cudabw.copying.call_rows import CALL, NEVER, STATUS
+from cudabw.copying.call_rows import CALL, NEVER, STATUS, row
+from cudabw.copying.claims import Pieces, Targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
     from cudabw.copying.call_rows import Calls
-
-    Numbers = npt.NDArray[np.uint64]
+    from cudabw.copying.claims import Numbers
 
 UPLOAD: Final = "h2d"
 DOWNLOAD: Final = "d2h"
@@ -32,7 +30,16 @@ FUNCTIONS: Final = (WAIT, FOLLOW, *QUEUE.values())
 # Each piece costs the copy engine about 3 us in which it moves nothing (2 MiB pieces without the CPU's part: 51 of
 # 55 GB/s, 512 KiB pieces: 43, measured on an H200), and what nobody can work on yet is lost as well.
 SMALLEST_PIECE: Final = 512 << 10
+"""Bytes of the first and the last pieces, about."""
+# The link moves about five times as much as one CPU copies meanwhile: while it moves one piece, the worker with the
+# next, a fifth longer, is just ready.
+_GROWTH: Final = 5
+# The last pieces get smaller, so that nobody waits long for a slow worker: each is at most what is left over this many
+# times the workers.
+_REMAINDERS: Final = 2
 _PAGE: Final = 4096
+# For each slot: wait, take a piece, copy, queue.
+_STEPS: Final = 4
 # What a worker costs, in bytes that would be copied meanwhile: from 1 to 128 MiB the best number of workers followed
 # the square root of size over this on an H200. From the device the link works while workers wake.
 _WORKER_COSTS: Final = {UPLOAD: 1 << 20, DOWNLOAD: 128 << 10}
@@ -70,26 +77,43 @@ def takers(transfer: Transfer) -> int:
     return max(1, min(transfer.workers, math.isqrt(max(0, transfer.nbytes - 1) // worth) + 1))
 
 
-def rounds(nbytes: int, workers: int, slot: int, direction: str) -> list[int]:
-    """Cut a copy into rounds, in each of which every worker has a piece of one length.
+def piece_lengths(nbytes: int, workers: int, slot: int) -> list[int]:
+    """Cut a copy into pieces, in the order in which they are taken.
 
-    The length doubles from a small one up to a slot for a copy to the device, so that the link soon has something
-    to move, and in the reverse order for one from it, so that the CPU has little left to do when the link is done.
+    They begin small, so that the link soon has something to move, grow up to a slot, and end small.
 
     Returns:
-        The length of a piece of each round, in bytes; the last round may end before each worker has had one.
+        The length of each piece in bytes, at most a slot; together they are the copy. All but the last end at whole
+        pages after the beginning, unless a slot is smaller than a page.
     """
-    each = -(-nbytes // workers)
-    each = -(-each // _PAGE) * _PAGE
+    most = _whole_pages(slot)
+    share = -(-nbytes // workers)
+    # Of a copy that is not large each worker has as many pieces as any other.
+    smallest = -(-share // max(1, round(share / SMALLEST_PIECE)))
+    smallest = min(most, -(-smallest // _PAGE) * _PAGE)
     lengths = []
-    length = min(SMALLEST_PIECE, slot)
-    while each > 0:
-        # What would be left for a round of its own and is hardly worth one goes along.
-        length = each if each <= min(slot, length + length // 2) else length
-        lengths.append(min(length, each))
-        each -= lengths[-1]
-        length = min(2 * length, slot)
-    return lengths if direction == UPLOAD else lengths[::-1]
+    length, left = smallest, nbytes
+    while left > 0:
+        length = max(smallest, _whole_pages(min(most, length, left // (_REMAINDERS * workers))))
+        # What would be left over and is hardly worth a piece of its own goes along.
+        if left <= min(slot, length + smallest // 2):
+            length = left
+        lengths.append(min(length, left))
+        left -= length
+        length += max(length // _GROWTH, _PAGE)
+    return lengths
+
+
+def _whole_pages(nbytes: int) -> int:
+    """As many bytes less what is beyond the last whole page, if there is one."""
+    return nbytes - nbytes % _PAGE or nbytes
+
+
+def cut(transfer: Transfer, workers: int) -> Pieces:
+    """The pieces of a copy that some workers share."""
+    lengths = np.array(piece_lengths(transfer.nbytes, workers, transfer.slot), np.uint64)
+    offsets = np.cumsum(lengths) - lengths
+    return Pieces(np.stack([np.uint64(transfer.host) + offsets, np.uint64(transfer.device) + offsets, lengths], axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,59 +131,53 @@ class Places:
     after: int
 
 
-def program(transfer: Transfer, worker: int, workers: int, places: Places, functions: Mapping[str, int]) -> Calls:
-    """What a worker does.
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a worker does, however many pieces it takes.
+
+    Attributes:
+        parts: Rows of calls, to be made one after the other, and whether to begin each again until it is over.
+        targets: The addresses that taking a piece writes to, kept alive.
+    """
+
+    parts: Sequence[tuple[Calls, bool]]
+    targets: Numbers
+
+
+def program(transfer: Transfer, pieces: Pieces, places: Places, functions: Mapping[str, int]) -> Program:
+    """What a worker does: for one slot after the other, wait for it, take a piece, copy, and queue the device's copy.
+
+    From the device, a piece is copied when its slot comes round again, before the next is taken.
 
     Args:
         transfer: The copy.
-        worker: The number of this worker, from 0.
-        workers: How many take part.
+        pieces: From which it takes; kept alive by the caller.
         places: The worker's slots.
         functions: The addresses of ``FUNCTIONS``.
     """
-    upload = transfer.direction == UPLOAD
-    lengths = np.array(rounds(transfer.nbytes, workers, transfer.slot, transfer.direction), np.int64)
-    offsets = workers * (np.cumsum(lengths) - lengths) + worker * lengths
-    lengths = np.minimum(lengths, transfer.nbytes - offsets)
-    offsets, lengths = offsets[lengths > 0].astype(np.uint64), lengths[lengths > 0].astype(np.uint64)
-    turns = np.arange(len(lengths)) % len(places.addresses)
-    slots = np.array(places.addresses, np.uint64)[turns], np.array(places.streams, np.uint64)[turns]
-    steps = _steps(transfer, offsets, lengths, slots, functions)
-    # A slot that has been used by no piece yet is not waited for; instead, its copies come after earlier work.
-    first = min(len(lengths), len(places.addresses))
-    steps["function"][:first, 0] = functions[FOLLOW]
-    steps["arguments"][:first, 0, 1] = places.after
-    if upload:
-        return steps.reshape(-1)
-    # Each slot is filled before anything else; the third step of a piece then fills its slot again.
-    filling = steps[:first, [0, 2]].copy()
-    steps["function"][:first, 0] = functions[WAIT]
-    steps["arguments"][:-first, 2] = steps["arguments"][first:, 2]
-    return np.concatenate([filling.reshape(-1), steps.reshape(-1)[_without_last_fillings(len(lengths), first)]])
+    calls = np.zeros((len(places.addresses), _STEPS), CALL)
+    targets = np.zeros((len(places.addresses), len(Targets._fields)), np.uint64)
+    for turn, written, slot, stream in zip(calls, targets, places.addresses, places.streams, strict=True):
+        wait, take = (functions[WAIT], stream), pieces.claim(written.ctypes.data)
+        queue = functions[QUEUE[transfer.direction]]
+        if transfer.direction == UPLOAD:
+            turn[:] = row(wait, take, (transfer.copy_bytes, slot, 0, 0), (queue, 0, slot, 0, stream))
+            written[:] = _addresses(turn, host=(2, 1), device=(3, 0), copied=(2, 2), queued=(3, 2))
+        else:
+            turn[:] = row(wait, (transfer.copy_bytes, 0, slot, 0), take, (queue, slot, 0, 0, stream))
+            written[:] = _addresses(turn, host=(1, 0), device=(3, 1), copied=(1, 2), queued=(3, 2))
+        taking = turn["function"] == take[0]
+        turn["failure"][taking | (turn["function"] == transfer.copy_bytes)] = NEVER
+        turn["over"][taking] = STATUS
+    follow = row(*((functions[FOLLOW], stream, places.after) for stream in places.streams))
+    # No slot is waited for before something has been in it. What one finds, no piece or one, is nothing to the other.
+    first = 1 if transfer.direction == UPLOAD else 2
+    filling = [(turn[first:], False) for turn in calls]
+    # What still lies in the slots is copied at the end; where no piece was left for one, it is 0 bytes.
+    emptying = [] if transfer.direction == UPLOAD else [(turn[:first], False) for turn in calls]
+    return Program([(follow, False), *filling, (calls.reshape(-1), True), *emptying], targets)
 
 
-def _steps(
-    transfer: Transfer, offsets: Numbers, lengths: Numbers, slots: tuple[Numbers, Numbers], functions: Mapping[str, int]
-) -> Calls:
-    """Three calls for each piece, shape (pieces, 3): wait for its slot, let the CPU copy, queue the device's copy."""
-    addresses, streams = slots
-    hosts, devices = np.uint64(transfer.host) + offsets, np.uint64(transfer.device) + offsets
-    steps = np.zeros((len(lengths), 3), CALL)
-    steps["function"] = functions[WAIT], transfer.copy_bytes, functions[QUEUE[transfer.direction]]
-    steps["failure"] = STATUS, NEVER, STATUS
-    wait, copy, queue = steps["arguments"][:, 0], steps["arguments"][:, 1], steps["arguments"][:, 2]
-    wait[:, 0] = queue[:, 3] = streams
-    copy[:, 2] = queue[:, 2] = lengths
-    if transfer.direction == UPLOAD:
-        copy[:, 0], copy[:, 1] = addresses, hosts
-        queue[:, 0], queue[:, 1] = devices, addresses
-    else:
-        copy[:, 0], copy[:, 1] = hosts, addresses
-        queue[:, 0], queue[:, 1] = addresses, devices
-    return steps
-
-
-def _without_last_fillings(pieces: int, slots: int) -> npt.NDArray[np.bool_]:
-    kept = np.ones((pieces, 3), np.bool_)
-    kept[pieces - slots :, 2] = False
-    return kept.reshape(-1)
+def _addresses(calls: Calls, **places: tuple[int, int]) -> Targets:
+    """Where arguments lie, each given by the number of its call and its own."""
+    return Targets(**{name: calls["arguments"][call, number:].ctypes.data for name, (call, number) in places.items()})

@@ -9,10 +9,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from cudabw.copying.call_rows import NEVER, STATUS, Semaphore, address_of, make_calls, row
-from cudabw.copying.staging_programs import FUNCTIONS, WAIT, Places, program, takers
+from cudabw.copying.staging_programs import FUNCTIONS, WAIT, Places, cut, program, takers
 from cudabw.errors import CudabwError
 from cudabw.runtime.event import Event
 from cudabw.runtime.memory import PinnedBuffer
@@ -26,14 +24,15 @@ if TYPE_CHECKING:
     from typing import Self
 
     from cudabw.copying.call_rows import Calls
-    from cudabw.copying.staging_programs import Transfer
+    from cudabw.copying.claims import Pieces
+    from cudabw.copying.staging_programs import Program, Transfer
     from cudabw.runtime.device import Device
 
 # One that the CPU is at and one that the device is at.
 SLOTS_PER_WORKER = 2
 
-# After so many copies a worker has made its row of calls, and makes it again.
-_COPIES_PER_ROW = 256
+# Following earlier work, filling each slot, using them in turn, emptying each.
+_MOST_PARTS = 2 + 2 * SLOTS_PER_WORKER
 
 
 class Slots:
@@ -78,31 +77,31 @@ class Post:
         self.go, self.done = Semaphore(), done
         self._make_calls = make_calls()
         self._stop = ctypes.c_uint32(0)
-        make = address_of(self._make_calls)
-        self._given = row((make, 0, 0, 0), failure=NEVER)
-        turn = row(self.go.wait, (make, self._given.ctypes.data, 1, ctypes.addressof(self._stop)), self.done.post)
-        turn["failure"][1:] = NEVER
-        self._turns = np.tile(turn, _COPIES_PER_ROW)
+        parts: list[tuple[int, ...]] = [(address_of(self._make_calls),)] * _MOST_PARTS
+        self._turn = row(self.go.wait, *parts, self.done.post)
+        self._turn["failure"][1:] = NEVER
 
-    def give(self, calls: Calls, stop: int) -> None:
-        """Put a program here, to be begun when ``go`` is posted.
+    def give(self, program: Program, stop: int) -> None:
+        """Put a program here, to be gone through each time ``go`` is posted.
 
         Args:
-            calls: The program; kept alive by the caller.
+            program: As said; kept alive by the caller.
             stop: The address of a word that ends it when it is not 0.
         """
-        self._given["arguments"][0, :3] = calls.ctypes.data, len(calls), stop
+        parts = [(calls.ctypes.data, len(calls), stop, again) for calls, again in program.parts]
+        self._turn["arguments"][1:-1] = 0
+        self._turn["arguments"][1 : 1 + len(parts)] = parts
 
     @property
-    def answer(self) -> int:
-        """What became of the program, as ``make_calls`` answers."""
-        return int(self._given["answer"][0])
+    def answers(self) -> list[int]:
+        """What became of each part of the program, as ``make_calls`` answers."""
+        return [int(answer) for answer in self._turn["answer"][1:-1]]
 
     def serve(self) -> None:
         """Go through programs until dismissed."""
         while True:
-            self._make_calls(self._turns.ctypes.data, len(self._turns), ctypes.addressof(self._stop))
-            # The row is over, a signal has ended the waiting, or it was dismissed: which sets the word after the flag.
+            self._make_calls(self._turn.ctypes.data, len(self._turn), ctypes.addressof(self._stop), 1)
+            # A signal has ended the waiting, or it was dismissed: which sets the word after the flag.
             self._stop.value = 0
             if self.dismissed:
                 return
@@ -167,13 +166,15 @@ class _Order:
 
     Attributes:
         transfer: The copy.
-        programs: What each worker does.
+        pieces: Which the workers share.
+        programs: What each worker does, as it has been given.
         meeting: Lets the workers begin, and waits until all are through.
         settling: Waits until nothing of any slot is under way.
     """
 
     transfer: Transfer
-    programs: Sequence[Calls]
+    pieces: Pieces
+    programs: Sequence[Program]
     meeting: Calls
     settling: Calls
 
@@ -197,6 +198,7 @@ class Crew:
         self.device = device
         self._functions = {name: device.driver.address_of(name) for name in FUNCTIONS}
         self._done = Semaphore()
+        self._stop = ctypes.c_uint32(0)
         self._latest: _Order | None = None
         with resources() as owned:
             self._after = owned.enter_context(Event(device, timing=False))
@@ -218,14 +220,14 @@ class Crew:
                 are ready for another copy.
         """
         order = self._order(transfer)
-        stop = ctypes.c_uint32(0)
-        for worker, calls in zip(self.workers, order.programs, strict=False):
-            worker.post.give(calls, ctypes.addressof(stop))
-        driver = self.device.driver
-        driver.check("cuEventRecord", *driver.api.cuEventRecord(self._after.handle, stream.handle))
-        errors = self._wait(order.meeting, stop)
-        for worker, calls in zip(self.workers, order.programs, strict=False):
-            errors += self._errors(worker.post.answer, calls)
+        order.pieces.put_back()
+        self._stop.value = 0
+        self.device.call("cuEventRecord", self._after.handle, stream.handle)
+        errors = self._wait(order.meeting)
+        if self._stop.value:
+            for worker, program in zip(self.workers, order.programs, strict=False):
+                for answer, (calls, _) in zip(worker.post.answers, program.parts, strict=False):
+                    errors += self._errors(answer, calls)
         errors += self._make(order.settling)
         if errors:
             raise errors[0]
@@ -233,40 +235,55 @@ class Crew:
     def _order(self, transfer: Transfer) -> _Order:
         """Who makes which calls; kept for when the same copy is done again."""
         if self._latest is None or self._latest.transfer != transfer:
-            workers = self.workers[: takers(transfer)]
-            after = int(self._after.handle)
-            places = [Places(worker.slots.addresses, worker.slots.streams, after) for worker in workers]
-            self._latest = _Order(
-                transfer,
-                [program(transfer, n, len(workers), place, self._functions) for n, place in enumerate(places)],
-                row(*(worker.post.go.post for worker in workers), *[self._done.wait] * len(workers)),
-                row(*((self._functions[WAIT], stream) for place in places for stream in place.streams)),
-            )
+            # None while programs are being given: what a signal leaves half done is not taken for an order.
+            self._latest = None
+            self._latest = self._give(transfer)
         return self._latest
 
-    @staticmethod
-    def _wait(meeting: Calls, stop: ctypes.c_uint32) -> list[BaseException]:
-        """Let the workers begin, and wait until all are through; returns what a signal raised meanwhile."""
+    def _give(self, transfer: Transfer) -> _Order:
+        """Give those workers that take part their programs."""
+        workers = self.workers[: takers(transfer)]
+        pieces = cut(transfer, len(workers))
+        after = int(self._after.handle)
+        places = [Places(worker.slots.addresses, worker.slots.streams, after) for worker in workers]
+        programs = [program(transfer, pieces, place, self._functions) for place in places]
+        for worker, given in zip(workers, programs, strict=True):
+            worker.post.give(given, ctypes.addressof(self._stop))
+        return _Order(
+            transfer,
+            pieces,
+            programs,
+            row(*(worker.post.go.post for worker in workers), *[self._done.wait] * len(workers)),
+            row(*((self._functions[WAIT], stream) for place in places for stream in place.streams)),
+        )
+
+    def _wait(self, meeting: Calls) -> list[BaseException]:
+        """Let the workers begin, and wait until all are through; returns what signals raised meanwhile."""
         errors: list[BaseException] = []
         # What has not been made then looks like what a signal has ended, and is known even if that raises.
         meeting["answer"] = STATUS
-        while len(meeting):
-            word = ctypes.c_uint32(0)
+        while True:
+            # Of several signals the second may raise while what the first has raised is being noted. Nothing is
+            # called there: after a call the interpreter would look for signals.
             try:
-                make_calls()(meeting.ctypes.data, len(meeting), ctypes.addressof(word))
-            except BaseException as error:  # noqa: BLE001 - raised when nobody touches the memory any more
-                errors.append(error)
-                stop.value = 1
-            left = meeting["answer"] & STATUS != 0
-            meeting = meeting[int(left.argmax()) if left.any() else len(meeting) :]
-        return errors
+                while True:
+                    try:
+                        _meet(meeting)
+                    except BaseException as error:  # noqa: BLE001 - raised when nobody touches the memory any more
+                        self._stop.value = 1
+                        errors = [*errors, error]
+                    else:
+                        return errors
+            except BaseException as error:  # noqa: BLE001 - see above
+                self._stop.value = 1
+                errors = [*errors, error]
 
     def _make(self, calls: Calls) -> list[BaseException]:
         """Make all calls whatever becomes of each; returns the failures."""
         errors = []
         while len(calls):
             word = ctypes.c_uint32(0)
-            answer = make_calls()(calls.ctypes.data, len(calls), ctypes.addressof(word))
+            answer = make_calls()(calls.ctypes.data, len(calls), ctypes.addressof(word), 0)
             errors += self._errors(answer, calls)
             calls = calls[len(calls) - (answer & STATUS) + 1 :] if answer else calls[:0]
         return errors
@@ -304,6 +321,13 @@ class Crew:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _meet(meeting: Calls) -> None:
+    """Make the calls that have not been made or that a signal has ended, until none is left."""
+    while (left := meeting["answer"] & STATUS != 0).any():
+        calls, word = meeting[int(left.argmax()) :], ctypes.c_uint32(0)
+        make_calls()(calls.ctypes.data, len(calls), ctypes.addressof(word), 0)
 
 
 def _dismiss(posts: Iterable[Post]) -> None:

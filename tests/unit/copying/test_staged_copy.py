@@ -13,12 +13,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cudabw.copying import staging_area, staging_calibration, staging_slots
-from cudabw.copying.call_rows import make_calls_in_python
+from cudabw.copying import claims, staging_area, staging_calibration, staging_slots
+from cudabw.copying.call_rows import FOUR_ARGUMENTS, address_of, make_calls, make_calls_in_python
+from cudabw.copying.claims import claim_in_python
 from cudabw.copying.driver_copy import PreparedCopy, copy
 from cudabw.copying.staged_copy import StagedCopier
 from cudabw.copying.staging_calibration import SMALLEST_STAGED, Calibration, Setting, usable_cpus
-from cudabw.copying.staging_programs import FUNCTIONS, SMALLEST_PIECE, Places, Transfer, program, rounds, takers
+from cudabw.copying.staging_programs import (
+    FUNCTIONS,
+    QUEUE,
+    SMALLEST_PIECE,
+    Places,
+    Transfer,
+    cut,
+    piece_lengths,
+    program,
+    takers,
+)
 from cudabw.copying.staging_slots import SLOTS_PER_WORKER, Post
 from cudabw.copying.staging_stores import past_caches, through_caches
 from cudabw.driver.emulated import Fault, ModelledClock
@@ -177,6 +188,30 @@ def test_two_threads_may_share_a_copier(device, copier, noise):
         assert read(buffer).tobytes() == noise[number:][:50_000].tobytes()
 
 
+@pytest.mark.parametrize(("direction", "held"), [("h2d", 1), ("d2h", SLOTS_PER_WORKER)])
+def test_a_worker_that_gets_no_further_leaves_the_other_pieces_to_the_rest(device, make_copier, noise, direction, held):
+    """The worker that copies first waits until the other has copied all that it does not hold itself."""
+    nbytes, data = 60 * SLOT, noise[: 60 * SLOT]
+    source, target = (data, DeviceBuffer(device, nbytes)) if direction == "h2d" else (filled(device, data), data * 0)
+    work = make_copier(device, threads=2).prepare(target, source)
+    plain = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 3)(work._transfer.copy_bytes)
+    copied, rest = {}, threading.Event()
+
+    def copy_bytes(to, at, length):
+        me = threading.current_thread()
+        if not copied.setdefault(me, []) and me is next(iter(copied)):
+            assert rest.wait(60)
+        plain(to, at, length)
+        copied[me] += [length] if length else []
+        if len(copied[me]) == 60 - held:
+            rest.set()
+
+    work._transfer = with_copy(work._transfer, copy_bytes)
+    work.submit()
+    assert [len(lengths) for lengths in copied.values()] == [held, 60 - held]
+    assert (read(target) if direction == "h2d" else target).tobytes() == data.tobytes()
+
+
 # -- what is refused ---------------------------------------------------------------------------------------
 
 
@@ -291,9 +326,9 @@ def test_a_failure_in_one_worker_ends_the_program_of_another(make_device, make_c
     work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
     names, give = record(device), Post.give
 
-    def give_and_tell(post, calls, stop):
+    def give_and_tell(post, program, stop):
         words.append(ctypes.c_uint32.from_address(stop))
-        give(post, calls, stop)
+        give(post, program, stop)
 
     def copy_bytes(*_):
         if threads.setdefault(threading.current_thread(), len(threads)):
@@ -305,6 +340,55 @@ def test_a_failure_in_one_worker_ends_the_program_of_another(make_device, make_c
     with pytest.raises(DriverError):
         work.submit()
     assert names.count("cuMemcpyHtoDAsync") == 1
+
+
+def test_a_failure_in_the_third_worker_surfaces_and_the_next_copy_works(make_device, make_copier, noise, monkeypatch):
+    device = make_device(faults=[Fault(function="cuMemcpyHtoDAsync", status=2, nth=1)])
+    copier, words = make_copier(device), []
+    work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
+    names, give = record(device), Post.give
+
+    def give_and_tell(post, program, stop):
+        words.append(ctypes.c_uint32.from_address(stop))
+        give(post, program, stop)
+
+    def copy_bytes(*_):
+        while not threading.current_thread().name.endswith("-2") and not words[0].value:
+            threading.Event().wait(0.001)
+
+    monkeypatch.setattr(Post, "give", give_and_tell)
+    work._transfer = with_copy(work._transfer, copy_bytes)
+    with pytest.raises(DriverError) as caught:
+        work.submit()
+    assert caught.value.function == "cuMemcpyHtoDAsync"
+    assert names.count("cuMemcpyHtoDAsync") == 1
+    for direction in DIRECTIONS:
+        assert moves(copier, noise, direction, 60 * SLOT)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_worker_that_gets_no_piece_moves_nothing_of_an_earlier_copy(direction):
+    moved = []
+
+    def answering(name):
+        return FOUR_ARGUMENTS(lambda *_: moved.append(name) or 0 if name in QUEUE.values() else 0)
+
+    kinds = {name: answering(name) for name in FUNCTIONS}
+    functions = {name: address_of(function) for name, function in kinds.items()}
+    plain = Transfer(direction, 1 << 40, 1 << 45, 2 * SLOT, 1, SLOT, 0)
+    transfer = with_copy(plain, lambda to, at, length: moved.append((to, at, length)) if length else None)
+    taken = cut(transfer, 1)
+    done = program(
+        transfer, taken, Places((1 << 50, 1 << 51), (1, 2), 3), {n: address_of(f) for n, f in functions.items()}
+    )
+    word = ctypes.c_uint32(0)
+    for expected in (4, 0):
+        for calls, again in done.parts:
+            assert make_calls()(calls.ctypes.data, len(calls), ctypes.addressof(word), again) == 0
+        assert len(moved) == expected
+        moved.clear()
+        for calls, _ in done.parts:  # as an interrupted copy would leave them
+            calls["arguments"][calls["function"] == transfer.copy_bytes, 2] = 4096
 
 
 @pytest.fixture
@@ -546,38 +630,48 @@ def test_usable_cpus_are_those_of_the_affinity_or_of_the_quota(tmp_path, monkeyp
 # -- pieces ------------------------------------------------------------------------------------------------
 
 
-def pieces(transfer, workers):
-    """The pieces of all workers, as offset and length, as the CPU copies them."""
-    places = Places((1 << 50, 1 << 51), (1, 2), 3)
-    found = []
-    for worker in range(workers):
-        calls = program(transfer, worker, workers, places, dict.fromkeys(FUNCTIONS, 4))
-        copies = calls["arguments"][calls["function"] == transfer.copy_bytes]
-        hosts = copies[:, 1] if transfer.direction == "h2d" else copies[:, 0]
-        found += zip((hosts - transfer.host).tolist(), copies[:, 2].tolist(), strict=True)
-    return sorted(found)
-
-
 @given(
     nbytes=st.integers(1, 1 << 33),
-    slot=st.sampled_from([SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20, 7 << 20]),
+    slot=st.one_of(
+        st.sampled_from([SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20, 7 << 20]), st.integers(1 << 18, 8 << 20)
+    ),
     workers=st.integers(1, 24),
-    direction=st.sampled_from(DIRECTIONS),
 )
-def test_pieces_fit_the_slots_and_cover_everything_once(nbytes, slot, workers, direction):
-    end = 0
-    for start, size in pieces(Transfer(direction, 1 << 40, 1 << 45, nbytes, workers, slot, 9), workers):
-        assert start == end
-        assert 0 < size <= slot
-        end += size
-    assert end == nbytes
+def test_pieces_fit_the_slots_and_cover_everything_once_in_whole_pages(nbytes, slot, workers):
+    lengths = piece_lengths(nbytes, workers, slot)
+    assert sum(lengths) == nbytes
+    assert all(0 < length <= slot for length in lengths)
+    assert all(length % 4096 == 0 for length in lengths[:-1])
 
 
-def test_a_copy_to_the_device_begins_with_small_pieces_and_one_from_it_ends_with_them():
-    expected = [512 << 10, 1 << 20, 2 << 20, *[4 << 20] * 15, 512 << 10]
-    assert rounds(512 << 20, 8, 4 << 20, "h2d") == expected
-    assert rounds(512 << 20, 8, 4 << 20, "d2h") == expected[::-1]
-    assert rounds(SMALLEST_PIECE + 1, 1, 4 << 20, "h2d") == [SMALLEST_PIECE + 4096]
+@given(nbytes=st.integers(1, 1 << 16), slot=st.integers(1, 5000), workers=st.integers(1, 24))
+def test_slots_may_be_smaller_than_a_page(nbytes, slot, workers):
+    lengths = piece_lengths(nbytes, workers, slot)
+    assert sum(lengths) == nbytes
+    assert all(0 < length <= slot for length in lengths)
+
+
+def test_pieces_begin_small_grow_by_a_fifth_up_to_a_slot_and_end_small():
+    lengths = [length >> 10 for length in piece_lengths(512 << 20, 8, 4 << 20)]
+    assert lengths[:5] == [512, 612, 732, 876, 1048]
+    assert max(lengths) == 4 << 10
+    assert lengths[-3:-1] == [512, 512]
+    # Each is at most what is left over twice the workers; the last are as small as the first.
+    left = np.cumsum(lengths[::-1])[::-1]
+    assert all(length <= max(512, rest // 16) for length, rest in zip(lengths[:-1], left, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("mib", "workers", "kib"),
+    [(1, 1, [512] * 2), (1, 3, [344, 344, 336]), (2, 4, [512] * 4), (4, 6, [684] * 5 + [676])],
+)
+def test_of_a_small_copy_each_worker_has_as_much(mib, workers, kib):
+    assert piece_lengths(mib << 20, workers, 4 << 20) == [length << 10 for length in kib]
+
+
+def test_what_is_hardly_worth_a_piece_of_its_own_goes_along():
+    assert piece_lengths(2 * SMALLEST_PIECE + 1, 1, 4 << 20) == [SMALLEST_PIECE + 4096, SMALLEST_PIECE - 4095]
+    assert piece_lengths(9 * 4096 + 1, 2, 3 * 4096 + 1)[-1] == 3 * 4096 + 1
 
 
 @pytest.mark.parametrize(
@@ -614,6 +708,7 @@ def test_what_goes_to_the_device_stays_in_caches_and_what_comes_from_it_does_not
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_without_machine_code_copies_are_the_same(device, make_copier, noise, monkeypatch, direction):
     monkeypatch.setattr(staging_slots, "make_calls", make_calls_in_python)
+    monkeypatch.setattr(claims, "claim", claim_in_python)
     assert moves(make_copier(device), noise, direction, 60 * SLOT + 1, 1, 3)
 
 
