@@ -14,10 +14,10 @@ from cudabw.copying.staging_area import StagingArea
 from cudabw.copying.staging_programs import takers
 from cudabw.runtime.buffer import Buffer
 from cudabw.runtime.memory import PageableBuffer
+from cudabw.runtime.resources import Closing
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self, TypeAlias
+    from typing import TypeAlias
 
     import numpy.typing as npt
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ENGINE = "staged"
 
 
-class StagedCopier:
+class StagedCopier(Closing):
     """Copies between pageable memory and a device, several times as fast as the driver does.
 
     The first copy that might be worth staging calibrates, which takes about a second: it finds, for each direction,
@@ -114,14 +114,6 @@ class StagedCopier:
     def close(self) -> None:
         """Let the threads end and free the slots; closing again does nothing."""
         self._area.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class PreparedStagedCopy:
