@@ -6,12 +6,13 @@ while the device is at one slot, the CPU is at the other, and no thread waits fo
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from cudabw.copying.driver_copy import PreparedCopy
 from cudabw.copying.driver_copy import copy as driver_copy
 from cudabw.copying.staging_area import StagingArea
-from cudabw.copying.staging_programs import takers
+from cudabw.copying.staging_programs import DIRECTIONS, takers
 from cudabw.runtime.buffer import Buffer
 from cudabw.runtime.memory import PageableBuffer
 from cudabw.runtime.resources import Closing
@@ -46,6 +47,7 @@ class StagedCopier(Closing):
         at_least: Copies of at least so many bytes are staged; None to find out.
 
     Raises:
+        TypeError: A number is not whole.
         ValueError: A number is not positive.
 
     Example:
@@ -58,15 +60,18 @@ class StagedCopier(Closing):
         self, device: Device, *, threads: int | None = None, slot: int | None = None, at_least: int | None = None
     ) -> None:
         self.device = device
+        threads, slot, at_least = (None if number is None else index(number) for number in (threads, slot, at_least))
         self._area = StagingArea(device, threads=threads, slot=slot, at_least=at_least)
 
     def copy(self, dst: Copyable, src: Copyable) -> None:
         """Copy all bytes of ``src`` to the beginning of ``dst``, and return when they are there.
 
-        NumPy arrays must be contiguous; buffers may be of any kind. The copy comes after all work of any stream
-        that uses a buffer.
+        NumPy arrays must be contiguous, in C or Fortran order; bytes are copied as they lie in memory, whatever the
+        shapes, dtypes and orders of the two sides. A source may be read-only. Buffers may be of any kind. The copy
+        comes after all work of any stream that uses a buffer.
 
         Raises:
+            TypeError: One of them is neither a buffer nor a NumPy array.
             ValueError: ``src`` has more bytes than ``dst``, ``dst`` is read-only, they overlap, or an array is not
                 contiguous.
             CudabwError: The copy would wait behind a closed gate for ever, or its stream is being captured.
@@ -102,10 +107,13 @@ class StagedCopier(Closing):
         """How copies of a direction, ``h2d`` or ``d2h``, are staged; calibrates if that has not been done.
 
         Raises:
+            ValueError: It is no such direction.
             ClosedError: The copier was closed.
             RefusedError: There is no memory to find out with.
             DriverError: The driver failed.
         """
+        if direction not in DIRECTIONS:
+            raise ValueError(f"unknown direction {direction!r}; choose from {', '.join(DIRECTIONS)}")
         return self._area.setting(direction)
 
     def _buffer(self, memory: Copyable) -> Buffer:
