@@ -136,13 +136,13 @@ def test_without_sizes_one_copy_is_made_of_every_size_and_many_of_a_few():
 
 
 def test_eight_trials_of_a_default_run_fit_its_time(make_device):
-    """By what copies cost on an H200, without what it takes to make and check the bytes."""
+    """By about what copies cost on an H200; a third of the time is left to make and check the bytes."""
     rates = {"h2d": 55e9, "d2h": 55e9, "h2d/pageable": 9e9, "d2h/pageable": 15e9}
     device = make_device(clock=ModelledClock(rates, submit_s=2e-6, launch_s=2e-6, latency_s=3e-6, kernel_s=4e-6))
     start = device.driver.now()
     run_latency(device, (LatencyPlan(trials=1),))
     effort = LatencyPlan().effort
-    assert effort.least * (device.driver.now() - start) < effort.budget_s / 2
+    assert effort.least * (device.driver.now() - start) < effort.budget_s * 2 / 3
 
 
 def test_only_a_kind_that_was_named_is_missed_and_no_way_is():
