@@ -18,7 +18,7 @@ from cudabw.benchmarks.bandwidth_plan import (
     page_states,
     require_sense,
 )
-from cudabw.benchmarks.latency_plan import DEFAULT_COPIES, DEFAULT_SIZES, LatencyPlan
+from cudabw.benchmarks.latency_plan import DEFAULT_COPIES, LatencyPlan
 from cudabw.benchmarks.latency_plan import KINDS as LATENCY_KINDS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.benchmarks.observer import Observer
@@ -172,7 +172,7 @@ def measure_latency(
     *,
     kinds: Sequence[str] = LATENCY_KINDS,
     directions: Sequence[str] = DIRECTIONS,
-    sizes: Sequence[int] = DEFAULT_SIZES,
+    sizes: Sequence[int] | None = None,
     copies: int = DEFAULT_COPIES,
     device: int = 0,
     backend: str = "auto",
@@ -188,8 +188,9 @@ def measure_latency(
     Args:
         kinds: Of ``pinned``, ``pageable``.
         directions: Of ``h2d``, ``d2h``.
-        sizes: Bytes of one copy, each measured; many at once up to 256 KiB.
-        copies: How many copies are made at once; at 4 KiB, 1, 4, 16, 64 and 256 as well.
+        sizes: Bytes of one copy, each measured; many at once up to 256 KiB. None for eight from 1 B to 1 MiB, five of
+            which many at once.
+        copies: How many copies are made at once; at 4 KiB, 1, 2, 8, 32 and 128 as well.
         device: The device's number.
         backend: ``auto`` (the GPU; the emulated device only where no NVIDIA driver is installed),
             ``cuda`` or ``emulated``.
@@ -218,7 +219,7 @@ def measure_latency(
     plan = LatencyPlan(
         kinds=tuple(dict.fromkeys(kinds)),
         directions=tuple(dict.fromkeys(directions)),
-        sizes=_checked_sizes(sizes),
+        sizes=() if sizes is None else _checked_sizes(sizes),
         copies=index(copies),
         seed=seed,
         **_checked_effort(effort, trials, precision, time_budget),

@@ -164,7 +164,7 @@ def _copies_of(case: PlannedLatency, trials: int) -> PlannedCopies:
         named=case.named,
         host_bytes=on_host,
         device_bytes=on_device,
-        copied_bytes=trials * (LATENCY_BATCHES + 1) * _times(case) * cell.copies * cell.size_bytes,
+        copied_bytes=trials * LATENCY_BATCHES * _times(case) * cell.copies * cell.size_bytes,
     )
 
 
@@ -179,7 +179,7 @@ def _times(case: PlannedLatency) -> int:
 def _cell_seconds(cell: Cell) -> float:
     nbytes = cell.size_bytes * cell.copies
     batch_s = max(LATENCY_BATCH_SECONDS, FEWEST * nbytes / COPY_BYTES_PER_S) + 2 * nbytes / TOUCH_BYTES_PER_S
-    return len(cell.cases()) * (LATENCY_BATCHES + 1) * batch_s + 4 * nbytes / TOUCH_BYTES_PER_S
+    return len(cell.cases()) * LATENCY_BATCHES * batch_s + 4 * nbytes / TOUCH_BYTES_PER_S
 
 
 def _case(case: BandwidthCase, trials: int) -> PlannedCase:

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from cudabw.runtime.stream import Stream
 
 BATCHES_PER_TRIAL = 2
-# Of queued copies: some hundreds of the smallest. An empty pair of events takes 1.5 us on an H200 (design, section 4).
-BATCH_SECONDS = 1e-3
+# Of queued copies: hundreds of the smallest. An empty pair of events takes 1.5 us on an H200 (design, section 4).
+BATCH_SECONDS = 0.5e-3
 
 
 class Memory(Protocol):
@@ -215,15 +215,15 @@ class _Run:
             if draws.times is None:
                 draws.times = self._calibrate(draws, work)
             samples = []
-            # The batch before the first warms up: changed, timed and verified like the others, and left out.
-            for _ in range(BATCHES_PER_TRIAL + 1):
+            # None is left out: each begins with work that is not timed, which warms up what a batch could.
+            for _ in range(BATCHES_PER_TRIAL):
                 self._taking.observer.check_interrupt()
                 self._batch += 1
                 memory.change(stamp_of(self._batch))
                 sample = self._time(draws, work, draws.times)
                 memory.verify(stamp_of(self._batch))
                 samples.append(_positive(sample, draws))
-        seconds, submits = zip(*samples[1:], strict=True)
+        seconds, submits = zip(*samples, strict=True)
         submit_s = tuple(submit for submit in submits if submit is not None)
         return CopyTrial(draws.times, seconds, submit_s, build_s)
 

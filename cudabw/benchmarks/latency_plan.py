@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 KINDS: Final = ("pinned", "pageable")
 DEFAULT_SIZES: Final = (1, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
-DEFAULT_COPIES: Final = 64
+DEFAULT_BLOCKS: Final = (64, 4 << 10, 16 << 10, 64 << 10, 256 << 10)
+"""Of which many copies are made at once where no sizes were asked for: still smaller ones cost what these do."""
+DEFAULT_COPIES: Final = 32
 
 PRECISION: Final = 0.05
 EFFORTS: Final[Mapping[Level, Effort]] = {
@@ -31,7 +33,7 @@ LARGEST_BLOCK: Final = 256 << 10
 
 SWEEP_SIZE: Final = 4 << 10
 """The size at which the number of copies varies, where it is one of the sizes."""
-SWEEP_COPIES: Final = (1, 4, 16, 64, 256)
+SWEEP_COPIES: Final = (1, 2, 8, 32, 128)
 
 WAYS: Final[Mapping[str, Sequence[Way]]] = {"pinned": tuple(Way), "pageable": (Way.LOOP, Way.BATCH)}
 """A kernel does not reach pageable memory; a graph would copy what its pages hold when it runs."""
@@ -120,7 +122,8 @@ class LatencyPlan:
     Attributes:
         kinds: Of ``KINDS``.
         directions: ``h2d``, ``d2h``.
-        sizes: Bytes of one copy; up to ``LARGEST_BLOCK`` also of many.
+        sizes: Bytes of one copy; up to ``LARGEST_BLOCK`` also of many. Without any, ``DEFAULT_SIZES`` of one copy and
+            ``DEFAULT_BLOCKS`` of many.
         copies: How many copies are made at once at every size; at ``SWEEP_SIZE``, other numbers as well.
         trials: Take exactly as many independent draws of each cell; None for as many as the level says.
         time_budget_s: Seconds after which no further trial begins, though each cell gets at least one; None for the
@@ -133,7 +136,7 @@ class LatencyPlan:
 
     kinds: Sequence[str] = KINDS
     directions: Sequence[str] = DIRECTIONS
-    sizes: Sequence[int] = DEFAULT_SIZES
+    sizes: Sequence[int] = ()
     copies: int = DEFAULT_COPIES
     trials: int | None = None
     time_budget_s: float | None = None
@@ -151,7 +154,7 @@ class LatencyPlan:
         """Every cell, in the order of the tables."""
         ways = [(kind, way) for kind in self.kinds for way in self.directions]
         return (
-            *(OneCopy(*way, size, way[0] in self.named) for way in ways for size in self.sizes),
+            *(OneCopy(*way, size, way[0] in self.named) for way in ways for size in self.sizes or DEFAULT_SIZES),
             *(
                 ManyCopies(*way, size, copies, way[0] in self.named)
                 for way in ways
@@ -161,7 +164,7 @@ class LatencyPlan:
 
     def _small_copies(self) -> Iterator[tuple[int, int]]:
         """Sizes of blocks with how many of them."""
-        for size in self.sizes:
+        for size in self.sizes or DEFAULT_BLOCKS:
             numbers = {self.copies, *(SWEEP_COPIES if size == SWEEP_SIZE else ())}
             if size <= LARGEST_BLOCK:
                 yield from ((size, number) for number in sorted(numbers))

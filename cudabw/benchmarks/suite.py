@@ -25,7 +25,7 @@ from cudabw.benchmarks.bandwidth_plan import (
     page_states,
     require_sense,
 )
-from cudabw.benchmarks.latency_plan import DEFAULT_COPIES, DEFAULT_SIZES, LatencyPlan
+from cudabw.benchmarks.latency_plan import DEFAULT_COPIES, LatencyPlan
 from cudabw.benchmarks.latency_plan import KINDS as LATENCY_KINDS
 from cudabw.benchmarks.launch_overhead import LaunchPlan, sets_for
 from cudabw.benchmarks.places import on_nodes
@@ -92,7 +92,7 @@ def _latency_plan(settings: Mapping[str, Any]) -> LatencyPlan:
     return LatencyPlan(
         kinds=settings.get("kinds", LATENCY_KINDS),
         directions=settings.get("directions", DIRECTIONS),
-        sizes=settings.get("sizes", DEFAULT_SIZES),
+        sizes=settings.get("sizes", ()),
         copies=settings.get("copies", DEFAULT_COPIES),
         **_effort(settings),
         named=frozenset(settings.get("kinds", ())),

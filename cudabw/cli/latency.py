@@ -40,14 +40,14 @@ Examples:
     multiple=True,
     metavar="SIZE",
     help="Bytes of one copy, a list 1,64,4KiB, or a range 1KiB:64KiB:x4; may be repeated. Many at once are made of "
-    "sizes up to 256KiB.  [default: 1,64,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB]",
+    "sizes up to 256KiB.  [default: 1,64,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB; many at once: 64,4KiB,16KiB,64KiB,256KiB]",
 )
 @click.option(
     "--copies",
     type=COUNT,
     default=None,
     metavar="N",
-    help="How many copies are made at once; of 4KiB, 1, 4, 16, 64 and 256 as well.  [default: 64]",
+    help="How many copies are made at once; of 4KiB, 1, 2, 8, 32 and 128 as well.  [default: 32]",
 )
 @effort_options(trials="8 or more", precision="5%", time_budget="5s, beyond the first 3 trials of each case")
 @device_options
@@ -75,7 +75,6 @@ def command(
     from cudabw.benchmarks.bandwidth_plan import DIRECTIONS
     from cudabw.benchmarks.latency_plan import (
         DEFAULT_COPIES,
-        DEFAULT_SIZES,
         KINDS,
         LatencyPlan,
     )
@@ -86,7 +85,7 @@ def command(
     plan = LatencyPlan(
         kinds=named or KINDS,
         directions=[way for way in DIRECTIONS if way in (directions or DIRECTIONS)],
-        sizes=tuple(dict.fromkeys(chain.from_iterable(sizes))) or DEFAULT_SIZES,
+        sizes=tuple(dict.fromkeys(chain.from_iterable(sizes))),
         copies=copies or DEFAULT_COPIES,
         trials=effort.trials,
         time_budget_s=effort.time_budget_s,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudabw.copying.driver_copy import check
 from cudabw.runtime import ptx
 from cudabw.runtime.kernels import Module
 from cudabw.runtime.pointers import DevicePointer
+from cudabw.runtime.resources import Closing
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from cudabw.runtime.buffer import Buffer
     from cudabw.runtime.device import Device
     from cudabw.runtime.kernels import Kernel
@@ -28,7 +27,7 @@ _FEWEST_BLOCKS = 16
 _SHARE = 4
 
 
-class KernelCopier:
+class KernelCopier(Closing):
     """Copies by a kernel, between any kinds of memory that have a device pointer.
 
     Args:
@@ -83,14 +82,6 @@ class KernelCopier:
         """Wait for the device and unload the kernel; closing again does nothing."""
         self._module.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 class PreparedKernelCopy:
     """A launch of the copy kernel whose arguments were converted once.
@@ -118,7 +109,7 @@ class PreparedKernelCopy:
     repeatable = True
 
     def __init__(self, kernel: Kernel, blocks: int, dst: Buffer, src: Buffer, stream: Stream | None) -> None:
-        _check(dst, src)
+        check(dst, src)
         self.nbytes = src.nbytes
         self.blocks = min(blocks, max(1, -(-src.nbytes // (_BYTES_PER_THREAD * THREADS_PER_BLOCK))))
         self._launch = kernel.prepare(dst, src, src.nbytes, grid=self.blocks, block=THREADS_PER_BLOCK, stream=stream)
@@ -142,13 +133,3 @@ class PreparedKernelCopy:
 def blocks_for(multiprocessors: int) -> int:
     """How many blocks fill a link from a device of so many multiprocessors."""
     return max(_FEWEST_BLOCKS, multiprocessors // _SHARE)
-
-
-def _check(dst: Buffer, src: Buffer) -> None:
-    to, frm = int(dst.device_pointer), int(src.device_pointer)
-    if src.nbytes > dst.nbytes:
-        raise ValueError(f"{src.nbytes} bytes of {src.kind} memory do not fit into {dst.nbytes} bytes")
-    if dst.read_only:
-        raise ValueError(f"this {dst.kind} buffer is read-only, so it cannot be a destination")
-    if to < frm + src.nbytes and frm < to + src.nbytes:
-        raise ValueError(f"source and destination overlap: {src.nbytes} bytes at 0x{frm:x} and 0x{to:x}")

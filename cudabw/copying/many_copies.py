@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from cudabw.copying.driver_copy import any_address, route
 from cudabw.runtime.capture import capture
+from cudabw.runtime.resources import Closing
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from cudabw.copying.copy_list import CopyList
 
 
@@ -125,7 +123,7 @@ class BatchCopy:
         self._driver.call("cuMemcpyBatchAsync", *self._arguments, self.stream.handle)
 
 
-class GraphCopy:
+class GraphCopy(Closing):
     """A graph of one node for each copy, each after the one before, as capturing a loop of copies gives it.
 
     Args:
@@ -174,11 +172,3 @@ class GraphCopy:
     def close(self) -> None:
         """Forget the graph; launches that are queued still run."""
         self._graph.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

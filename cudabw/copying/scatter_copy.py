@@ -12,11 +12,9 @@ from cudabw.runtime import ptx
 from cudabw.runtime.kernels import Module
 from cudabw.runtime.memory import DeviceBuffer, PageableBuffer
 from cudabw.runtime.pointers import DevicePointer
+from cudabw.runtime.resources import Closing
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from cudabw.copying.copy_list import CopyList
     from cudabw.runtime.device import Device
     from cudabw.runtime.kernels import Kernel
@@ -26,7 +24,7 @@ _WARP, _MOST_THREADS = 32, 512
 _MOST_ROWS = 65535  # of a grid, on every device
 
 
-class ScatterCopier:
+class ScatterCopier(Closing):
     """Copies any number of scattered blocks with one launch, between kinds of memory that have a device pointer.
 
     Args:
@@ -57,16 +55,8 @@ class ScatterCopier:
         """Wait for the device and unload the kernel; closing again does nothing."""
         self._module.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class ScatterCopy:
+class ScatterCopy(Closing):
     """A launch whose table of addresses is on the device; see :mod:`cudabw.copying.many_copies` for ``queue``.
 
     Args:
@@ -118,14 +108,6 @@ class ScatterCopy:
     def close(self) -> None:
         """Wait for the last launch and free the table."""
         self._table.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _shape(copies: int, largest: int, blocks: int) -> tuple[int, tuple[int, int]]:

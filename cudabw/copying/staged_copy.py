@@ -7,18 +7,19 @@ waits for another, and a slow one does less.
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from cudabw.copying.driver_copy import PreparedCopy
 from cudabw.copying.driver_copy import copy as driver_copy
 from cudabw.copying.staging_area import StagingArea
-from cudabw.copying.staging_programs import takers
+from cudabw.copying.staging_programs import DIRECTIONS, takers
 from cudabw.runtime.buffer import Buffer
 from cudabw.runtime.memory import PageableBuffer
+from cudabw.runtime.resources import Closing
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self, TypeAlias
+    from typing import TypeAlias
 
     import numpy.typing as npt
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 ENGINE = "staged"
 
 
-class StagedCopier:
+class StagedCopier(Closing):
     """Copies between pageable memory and a device, several times as fast as the driver does.
 
     The first copy that might be worth staging calibrates, which takes about a second: it finds, for each direction,
@@ -47,6 +48,7 @@ class StagedCopier:
         at_least: Copies of at least so many bytes are staged; None to find out.
 
     Raises:
+        TypeError: A number is not whole.
         ValueError: A number is not positive.
 
     Example:
@@ -59,15 +61,18 @@ class StagedCopier:
         self, device: Device, *, threads: int | None = None, slot: int | None = None, at_least: int | None = None
     ) -> None:
         self.device = device
+        threads, slot, at_least = (None if number is None else index(number) for number in (threads, slot, at_least))
         self._area = StagingArea(device, threads=threads, slot=slot, at_least=at_least)
 
     def copy(self, dst: Copyable, src: Copyable) -> None:
         """Copy all bytes of ``src`` to the beginning of ``dst``, and return when they are there.
 
-        NumPy arrays must be contiguous; buffers may be of any kind. The copy comes after all work of any stream
-        that uses a buffer.
+        NumPy arrays must be contiguous, in C or Fortran order; bytes are copied as they lie in memory, whatever the
+        shapes, dtypes and orders of the two sides. A source may be read-only. Buffers may be of any kind. The copy
+        comes after all work of any stream that uses a buffer.
 
         Raises:
+            TypeError: One of them is neither a buffer nor a NumPy array.
             ValueError: ``src`` has more bytes than ``dst``, ``dst`` is read-only, they overlap, or an array is not
                 contiguous.
             CudabwError: The copy would wait behind a closed gate for ever, or its stream is being captured.
@@ -103,10 +108,13 @@ class StagedCopier:
         """How copies of a direction, ``h2d`` or ``d2h``, are staged; calibrates if that has not been done.
 
         Raises:
+            ValueError: It is no such direction.
             ClosedError: The copier was closed.
             RefusedError: There is no memory to find out with.
             DriverError: The driver failed.
         """
+        if direction not in DIRECTIONS:
+            raise ValueError(f"unknown direction {direction!r}; choose from {', '.join(DIRECTIONS)}")
         return self._area.setting(direction)
 
     def _buffer(self, memory: Copyable) -> Buffer:
@@ -115,14 +123,6 @@ class StagedCopier:
     def close(self) -> None:
         """Let the threads end and free the slots; closing again does nothing."""
         self._area.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class PreparedStagedCopy:

@@ -12,9 +12,9 @@ from cudabw.measuring.timing import Work
 if TYPE_CHECKING:
     from cudabw.runtime.device import Device
 
-# Turns of one batch: a median of five is not moved by one that was interrupted.
-FEWEST, MOST = 5, 33
-TURNS_SECONDS = 1e-3
+# Turns of one batch: a median of three is not moved by one that was interrupted.
+FEWEST, MOST = 3, 33
+TURNS_SECONDS = 0.5e-3
 
 
 class BareWork(Work, Protocol):

@@ -31,7 +31,7 @@ _SECTIONS = (
         "Both directions at once",
         {"bidirectional-h2d": "h2d", "bidirectional-d2h": "d2h", "bidirectional-total": "total"},
     ),
-    ("Copies within the device", {"d2d": "d2d"}),
+    ("Copies within the device", {"d2d": "copied"}),
 )
 """The title of each table, and the heading of each direction in it."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from cudabw.errors import CudabwError, DriverError, RefusedError
 from cudabw.runtime.allocation import Allocation
 
@@ -140,8 +142,11 @@ def check_bytes(array: npt.NDArray[Any]) -> None:
     """Do nothing if an array is one run of bytes.
 
     Raises:
+        TypeError: It is no NumPy array.
         ValueError: It is not contiguous, or holds Python objects.
     """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"not a NumPy array but {type(array).__name__}; numpy.asarray makes one of most things")
     if array.dtype.hasobject:
         raise ValueError(f"an array of {array.dtype} holds references to Python objects, not bytes to copy")
     if not (array.flags.c_contiguous or array.flags.f_contiguous):

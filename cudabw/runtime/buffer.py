@@ -8,10 +8,10 @@ import numpy as np
 
 from cudabw.errors import ClosedError, CudabwError, MemorySideError
 from cudabw.runtime.pointers import DevicePointer, HostPointer
+from cudabw.runtime.resources import Closing
 from cudabw.runtime.signature import POINTER, CValue
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     import numpy.typing as npt
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cudabw.runtime.ownership import Ownership
 
 
-class Buffer:
+class Buffer(Closing):
     """A run of bytes of one memory kind, whole or a slice of another buffer.
 
     A buffer that owns its memory is freed by :meth:`close`, by leaving its ``with`` block, or by being
@@ -216,14 +216,6 @@ class Buffer:
         if self.device.closed:
             raise ClosedError(f"device {self.device.ordinal}, which this {self.kind} buffer belongs to, was closed")
         return self._allocation
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = " closed" if self.closed else ""

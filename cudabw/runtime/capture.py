@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from cudabw.errors import ClosedError, CudabwError
 from cudabw.runtime.ownership import guard, take
+from cudabw.runtime.resources import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
-    from typing import Self
 
     from cudabw.runtime.ownership import Use
     from cudabw.runtime.stream import Stream
@@ -82,7 +81,7 @@ def _abort(stream: Stream) -> None:
         stream.device.call("cuGraphDestroy", handle)
 
 
-class Graph:
+class Graph(Closing):
     """Recorded work, ready to be launched many times.
 
     Args:
@@ -127,11 +126,3 @@ class Graph:
         if self._executable is not None:
             executable, self._executable = self._executable, None
             self.device.call("cuGraphExecDestroy", executable)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -11,17 +11,16 @@ from cudabw.driver.identity import identify
 from cudabw.errors import CudabwError, UsageError
 from cudabw.runtime.counters import ConversionCounter, WaitCounters
 from cudabw.runtime.ownership import Ownership, settle
+from cudabw.runtime.resources import Closing
 from cudabw.runtime.stream import NOT_READY, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
 
     from cudabw.driver.calls import Driver
 
 
-class Device:
+class Device(Closing):
     """One device of a driver, with its primary context.
 
     Every call made through a device makes its context current on the calling thread first,
@@ -216,14 +215,6 @@ class Device:
             release()
         finally:
             self.driver.call("cuCtxPopCurrent")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Device {self.ordinal}: {self.name}>"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
+from cudabw.runtime.resources import Closing
 
+if TYPE_CHECKING:
     from cudabw.runtime.device import Device
     from cudabw.runtime.stream import Stream
 
 
-class Event:
+class Event(Closing):
     """A mark in a stream, stamped with the device's clock when the stream reaches it.
 
     Args:
@@ -51,11 +50,3 @@ class Event:
         if self.handle is not None:
             handle, self.handle = self.handle, None
             self.device.call("cuEventDestroy", handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 
 from cudabw.errors import ClosedError, CudabwError, UnsupportedError
 from cudabw.runtime.ownership import Ownership
+from cudabw.runtime.resources import Closing
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from cudabw.runtime.device import Device
     from cudabw.runtime.stream import Stream
 
 
-class Gate:
+class Gate(Closing):
     """Holds a stream's queued work until it is opened, so that queueing it is not timed.
 
     The stream waits (``cuStreamWaitValue32``) for a word of mapped host memory to reach the number of
@@ -131,11 +129,3 @@ class Gate:
             self.device.retire(Ownership(self.device), free)
         else:
             self.device.release(free)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -13,11 +13,11 @@ from cudabw.runtime.function import Function
 from cudabw.runtime.launching import Launcher
 from cudabw.runtime.prepared import PreparedLaunch
 from cudabw.runtime.refusals import find_closed, located, wrong_count
+from cudabw.runtime.resources import Closing
 from cudabw.runtime.signature import CType, CValue, TypeSpecification, ctype_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Self
 
     from cudabw.runtime.device import Device
@@ -29,7 +29,7 @@ NOT_FOUND = 500  # CUDA_ERROR_NOT_FOUND
 _MOST_LAUNCHERS = 64
 
 
-class Module:
+class Module(Closing):
     """Kernels loaded from PTX.
 
     Args:
@@ -92,14 +92,6 @@ class Module:
             for stream in list(self.device.streams):
                 stream.disturb()
             self.device.call("cuModuleUnload", handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Kernel(functools.partial[None]):

@@ -71,6 +71,7 @@ class PageableBuffer(Buffer):
         """An existing NumPy array's bytes as a buffer, without a copy; the array is kept alive.
 
         Raises:
+            TypeError: It is no array.
             ValueError: The array is not contiguous or holds Python objects.
         """
         check_bytes(array)

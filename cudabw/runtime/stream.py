@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from cudabw.errors import ClosedError, CudabwError
 from cudabw.runtime.event import Event
+from cudabw.runtime.resources import Closing
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from cudabw.runtime.device import Device
     from cudabw.runtime.gate import Gate
     from cudabw.runtime.ownership import Use
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 
 
-class Stream:
+class Stream(Closing):
     """An in-order queue of work on a device; never the null stream, and not ordered against it.
 
     Attributes:
@@ -194,11 +192,3 @@ class Stream:
     def __cuda_stream__(self) -> tuple[int, int]:
         """The stream protocol that cuda.core, CuPy and others understand: version and handle."""
         return 0, int(self.open_handle())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -20,14 +20,14 @@ WAYS = ["loop", "batch", "graph", "kernel"]
 REPORT = """\
 Small copies · device 0: EMULATED, not a GPU (host memory)
 pinned h2d, 4 copies: a loop is as fast as one batch or a graph nowhere up to 4 KiB; as one kernel from 4 KiB on.
-pinned h2d, 4 KiB: one batch and a graph are faster than a loop from 4 copies on; one kernel is \
-not seen to be faster than a loop up to 256 copies.
+pinned h2d, 4 KiB: one batch and a graph are faster than a loop from 2 copies on; one kernel is \
+not seen to be faster than a loop up to 128 copies.
 
 One copy in µs: submitted and waited for, and queued among others
 Memory  Dir.   Size  End to end        ±  Call  Queued      ±  Clock
 ─────────────────────────────────────────────────────────────────────
 pinned  h2d    64 B        6.01  <0.01 %  4.00    2.01  0.8 %  event
-              4 KiB        6.41  <0.01 %  4.00    2.41  0.6 %  event
+              4 KiB        6.41  <0.01 %  4.00    2.41  0.8 %  event
 
 4 scattered copies at once, by size: µs for each, submitted and waited for
                                ±             ±             ±              ±
@@ -41,19 +41,21 @@ Scattered copies of 4 KiB at once, by their number: µs for each
 Memory  Dir.  Copies  Loop      %  Batch      %  Graph      %  Kernel      %
 ─────────────────────────────────────────────────────────────────────────────
 pinned  h2d        1  6.41  <0.01   6.41  <0.01   7.41  <0.01   16.19  <0.01
+                   2  5.20  <0.01   4.41  <0.01   4.91  <0.01   12.19  <0.01
                    4  4.60  <0.01   3.41  <0.01   3.66  <0.01   10.19  <0.01
-                  16  4.15  <0.01   2.66  <0.01   2.72  <0.01    8.69  <0.01
-                  64  4.04  <0.01   2.47  <0.01   2.49  <0.01    8.32  <0.01
-                 256  4.01  <0.01   2.43  <0.01   2.43  <0.01    8.22  <0.01
+                   8  4.30  <0.01   2.91  <0.01   3.03  <0.01    9.19  <0.01
+                  32  4.08  <0.01   2.53  <0.01   2.57  <0.01    8.44  <0.01
+                 128  4.02  <0.01   2.44  <0.01   2.45  <0.01    8.25  <0.01
 
 Prepared once before, µs for all copies
 Memory  Copies  Batch  Graph  Kernel
 ─────────────────────────────────────
 pinned       1   0.00   0.00    6.00
+pinned       2   0.00   0.00    6.00
 pinned       4   0.00   0.00    6.01
-pinned      16   0.00   0.00    6.04
-pinned      64   0.00   0.00    6.15
-pinned     256   0.00   0.00    6.61
+pinned       8   0.00   0.00    6.02
+pinned      32   0.00   0.00    6.08
+pinned     128   0.00   0.00    6.31
 
 Medians of 8 trials, ± a 99 % interval; each with fresh memory, in shuffled order. Every byte was verified after every
 batch.
@@ -73,16 +75,16 @@ Memory    Dir.  Size  End to end  +/-  Call  Queued  +/-  Clock
 ----------------------------------------------------------------
 pageable  d2h   64 B        6.03    -  6.03    6.03    -  host
 
-64 scattered copies at once, by size: us for each, submitted and waited for
+32 scattered copies at once, by size: us for each, submitted and waited for
                             +/-         +/-         +/-          +/-
 Memory    Dir.  Size  Loop    %  Batch    %  Graph    %  Kernel    %
 ---------------------------------------------------------------------
-pageable  d2h   64 B  6.03    -   2.09    -      -    -       -    -
+pageable  d2h   64 B  6.03    -   2.16    -      -    -       -    -
 
 Prepared once before, us for all copies
 Memory    Copies  Batch
 ------------------------
-pageable      64   0.00
+pageable      32   0.00
 
 One trial; each with fresh memory, in shuffled order. Every byte was verified after every batch.
 End to end: the driver's call and the wait for it, by the host's clock; call: the call alone. Queued: one of many in a
@@ -166,7 +168,7 @@ def test_a_failing_batch_is_told_in_its_place_and_fails_the_run(command, emulate
     done = command(*QUICK, "--pinned", "--size", "64", "--direction", "h2d")
     assert done.code == 1
     (row,) = (line.split() for line in done.out.splitlines() if "failed" in line and not line.startswith("["))
-    assert row[-3] == "0.25"
+    assert row[-3] == "0.38"
     assert "[1] failed: cuMemcpyBatchAsync failed with CUDA_ERROR_INVALID_VALUE (1)" in done.out
 
 
@@ -241,14 +243,14 @@ trials = 1
 """
 
 PLAN = """\
-#  Small copies  Direction  Sizes        At once            Trials  Cases
-──────────────────────────────────────────────────────────────────────────
-1  pinned        h2d, d2h   64 B, 3 KiB  1                       2      8
-1  pinned        h2d, d2h   64 B, 3 KiB  9                       2     16
-2  pinned        d2h        4 KiB        1                       1      2
-2  pageable      d2h        4 KiB        1                       1      2
-2  pinned        d2h        4 KiB        1, 4, 16, 64, 256       1     20
-2  pageable      d2h        4 KiB        1, 4, 16, 64, 256       1     10
+#  Small copies  Direction  Sizes        At once           Trials  Cases
+─────────────────────────────────────────────────────────────────────────
+1  pinned        h2d, d2h   64 B, 3 KiB  1                      2      8
+1  pinned        h2d, d2h   64 B, 3 KiB  9                      2     16
+2  pinned        d2h        4 KiB        1                      1      2
+2  pageable      d2h        4 KiB        1                      1      2
+2  pinned        d2h        4 KiB        1, 2, 8, 32, 128       1     20
+2  pageable      d2h        4 KiB        1, 2, 8, 32, 128       1     10
 """
 
 
@@ -288,7 +290,7 @@ def test_a_suite_measures_what_its_plan_says(document, emulate, suite):
         "named": True,
         "host_bytes": 3 * 4352,
         "device_bytes": 4352,
-        "copied_bytes": 3 * 33 * 4096,
+        "copied_bytes": 2 * 33 * 4096,
     }
 
 

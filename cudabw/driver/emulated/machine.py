@@ -20,7 +20,7 @@ from cudabw.driver.emulated.refusals import (
     STREAM_CAPTURE_UNSUPPORTED,
     Refusal,
 )
-from cudabw.driver.emulated.streams import Capture, Health, Stream
+from cudabw.driver.emulated.streams import Capture, Health, Stream, Traffic
 
 if TYPE_CHECKING:
     from cudabw.driver.emulated.clock import Clock
@@ -88,6 +88,7 @@ class Machine:
         self.devices = [Device(ordinal) for ordinal in range(shape.devices)]
         self.initialised = False
         self.lock = threading.RLock()
+        self._traffic = Traffic()
         self.captures: list[Capture] = []
         self.numbers = itertools.count(1)
         self._stream_ordinals = itertools.count()
@@ -185,7 +186,15 @@ class Machine:
     def new_stream(self, context: Context, *, blocking: bool) -> Stream:
         """A stream that the context waits for when it is synchronised."""
         ordinal = next(self._stream_ordinals)
-        stream = Stream(ordinal, context.handle, context.ordinal, context.health, self.clock, blocking=blocking)
+        stream = Stream(
+            ordinal,
+            context.handle,
+            context.ordinal,
+            context.health,
+            self.clock,
+            self._traffic,
+            blocking=blocking,
+        )
         with self.lock:
             context.streams.append(stream)
         return stream

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,11 @@ from cudabw.driver.emulated.refusals import LAUNCH_FAILED, STREAM_CAPTURE_INVALI
 
 QUEUE_DEPTH = 1020
 """Operations that may be pending before the submitter blocks, as measured on an H200."""
+
+# Python lets a thread go on for 5 ms while another waits to run, unless it sleeps or is outside of Python for long.
+_TURN_S = 100e-6
+_LONG_S = 50e-6
+_PAUSE_S = 1e-6
 
 
 class Health:
@@ -44,6 +50,33 @@ class Health:
         """Raise Refusal with the status that has surfaced, if any."""
         if self.surfaced:
             raise Refusal(self.surfaced)
+
+
+class Traffic:
+    """How many streams have work: where several have, their threads take short turns.
+
+    Without that, one thread is through with hundreds of small copies before another begins, where the engines of a
+    device begin within a microsecond.
+    """
+
+    def __init__(self) -> None:
+        self._busy = 0
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        """A stream that had none was given work."""
+        with self._lock:
+            self._busy += 1
+
+    def leave(self) -> None:
+        """A stream has done all its work."""
+        with self._lock:
+            self._busy -= 1
+
+    @property
+    def crowded(self) -> bool:
+        """Whether several streams have work."""
+        return self._busy > 1
 
 
 def _ignore(_end: float) -> None:
@@ -128,6 +161,7 @@ class Stream:
         device: Ordinal of the device.
         health: Of the context.
         clock: Of the driver.
+        traffic: Of all streams.
         blocking: Whether synchronous copies wait for it, as for a stream without the non-blocking flag.
 
     Attributes:
@@ -137,7 +171,15 @@ class Stream:
     """
 
     def __init__(
-        self, ordinal: int, context: int, device: int, health: Health, clock: Clock, *, blocking: bool
+        self,
+        ordinal: int,
+        context: int,
+        device: int,
+        health: Health,
+        clock: Clock,
+        traffic: Traffic,
+        *,
+        blocking: bool,
     ) -> None:
         self.context = context
         self.device = device
@@ -149,6 +191,7 @@ class Stream:
         self._ordinal = ordinal
         self._executed = 0
         self._clock = clock
+        self._traffic = traffic
         self._queue: deque[tuple[Operation, float]] = deque()
         self._pending = 0
         self._ends_at = 0
@@ -173,6 +216,8 @@ class Stream:
             while self._pending >= QUEUE_DEPTH:
                 self._changed.wait()
             self._queue.append((operation, self._clock.now()))
+            if not self._pending:
+                self._traffic.enter()
             self._pending += 1
             self._ends_at += 1
             if self._worker is None:
@@ -233,12 +278,21 @@ class Stream:
             self._worker.join()
 
     def _work(self) -> None:
+        turn = 0.0
         while (entry := self._next()) is not None:
+            start = time.perf_counter()
             self.execute(*entry)
+            seconds = time.perf_counter() - start
+            turn = turn + seconds if seconds < _LONG_S else 0.0
             with self._changed:
                 self._pending -= 1
+                if not self._pending:
+                    self._traffic.leave()
                 self._finished += 1
                 self._changed.notify_all()
+            if turn > _TURN_S and self._traffic.crowded:
+                time.sleep(_PAUSE_S)
+                turn = 0.0
 
     def _next(self) -> tuple[Operation, float] | None:
         with self._changed:

@@ -9,7 +9,7 @@ import pytest
 
 from cudabw import measure_latency
 from cudabw.benchmarks.latency import BATCHES_PER_TRIAL, run_latency, skipped_latency
-from cudabw.benchmarks.latency_plan import LatencyPlan
+from cudabw.benchmarks.latency_plan import LatencyPlan, ManyCopies, OneCopy
 from cudabw.benchmarks.latency_results import small_copies_of
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.scattered import ScatteredBlocks
@@ -115,11 +115,34 @@ def test_cases_and_their_order_are_those_of_the_plan(modelled):
         "latency/pageable/d2h/4096/queued",
     ]
     many = [case.id for case in outcome.cases if isinstance(case, SmallCopiesCase)]
-    numbers = (1, 2, 4, 16, 64, 256)
+    numbers = (1, 2, 8, 32, 128)
     assert many == [
         *(f"small_copies/pinned/d2h/4096x{number}/{way}" for number in numbers for way in Way),
         *(f"small_copies/pageable/d2h/4096x{number}/{way}" for number in numbers for way in ("loop", "batch")),
     ]
+
+
+def test_without_sizes_one_copy_is_made_of_every_size_and_many_of_a_few():
+    cells = LatencyPlan(kinds=("pinned",), directions=("h2d",)).cells()
+    assert [cell.size_bytes for cell in cells if isinstance(cell, OneCopy)] == [
+        *(1, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
+    ]
+    many = [(cell.size_bytes, cell.copies) for cell in cells if isinstance(cell, ManyCopies)]
+    assert many == [
+        (64, 32),
+        *((4 << 10, number) for number in (1, 2, 8, 32, 128)),
+        *((size << 10, 32) for size in (16, 64, 256)),
+    ]
+
+
+def test_eight_trials_of_a_default_run_fit_its_time(make_device):
+    """By about what copies cost on an H200; a third of the time is left to make and check the bytes."""
+    rates = {"h2d": 55e9, "d2h": 55e9, "h2d/pageable": 9e9, "d2h/pageable": 15e9}
+    device = make_device(clock=ModelledClock(rates, submit_s=2e-6, launch_s=2e-6, latency_s=3e-6, kernel_s=4e-6))
+    start = device.driver.now()
+    run_latency(device, (LatencyPlan(trials=1),))
+    effort = LatencyPlan().effort
+    assert effort.least * (device.driver.now() - start) < effort.budget_s * 2 / 3
 
 
 def test_only_a_kind_that_was_named_is_missed_and_no_way_is():
@@ -180,7 +203,7 @@ def test_no_batch_carries_the_stamp_of_the_one_before(modelled, monkeypatch):
     change = ScatteredBlocks.change
     monkeypatch.setattr(ScatteredBlocks, "change", lambda memory, stamp: (stamps.append(stamp), change(memory, stamp)))
     measure(modelled)
-    assert len(stamps) == 2 * 4 * (BATCHES_PER_TRIAL + 1)
+    assert len(stamps) == 2 * 4 * BATCHES_PER_TRIAL
     assert all(one != following for one, following in pairwise(stamps))
 
 
@@ -293,7 +316,7 @@ def test_on_the_clock_each_way_pays_where_it_must(make_device):
     assert suffices[Way.BATCH] == LoopSuffices("pinned", "h2d", Way.BATCH, 5, (64, 1024, 4096, 16384), 4096)
     assert suffices[Way.KERNEL].from_bytes is None
     pays = {found.way: found for found in outcome.small_copies.way_pays}
-    assert pays[Way.KERNEL] == WayPays("pinned", "h2d", Way.KERNEL, 4096, (1, 4, 5, 16, 64, 256), 1)
+    assert pays[Way.KERNEL] == WayPays("pinned", "h2d", Way.KERNEL, 4096, (1, 2, 5, 8, 32, 128), 1)
 
 
 def case_of(way, size, copies, low, high, kind="pinned"):

@@ -142,6 +142,21 @@ def test_an_array_of_any_dtype_and_shape_goes_there_and_back(copier):
     assert np.array_equal(back, array)
 
 
+def test_bytes_move_as_they_lie_in_memory_also_from_a_read_only_array_in_fortran_order(copier):
+    array = np.asfortranarray(np.arange(30_000, dtype=np.int32).reshape(100, 300))
+    array.flags.writeable = False
+    memory, back = DeviceBuffer(copier.device, array.nbytes), np.zeros((300, 100), np.int32)
+    copier.copy(memory, array)
+    copier.copy(back, memory)
+    assert np.array_equal(back, array.T)
+
+
+def test_nothing_is_copied_of_an_empty_array(copier, noise):
+    memory = filled(copier.device, noise[:100])
+    copier.copy(memory, np.empty((0, 5), np.float32))
+    assert read(memory).tobytes() == noise[:100].tobytes()
+
+
 def test_our_own_pageable_buffers_are_staged(device, copier, noise):
     memory, host = DeviceBuffer(device, len(noise)), PageableBuffer(device, len(noise))
     host.array()[:] = noise
@@ -228,6 +243,8 @@ def test_what_cannot_be_copied_is_refused_before_anything_moves(device, make_dev
     array.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         copier.copy(array, memory)
+    with pytest.raises(TypeError, match="not a NumPy array but list"):
+        copier.copy(memory, [1, 2])
     other = make_device()
     with pytest.raises(ValueError, match="memory and streams of device 0"):
         copier.copy(DeviceBuffer(other, 101), array)
@@ -240,6 +257,13 @@ def test_what_cannot_be_copied_is_refused_before_anything_moves(device, make_dev
 def test_numbers_are_positive(device, argument):
     with pytest.raises(ValueError, match=f"{argument} is at least 1, not 0"):
         StagedCopier(device, **{argument: 0})
+    with pytest.raises(TypeError):
+        StagedCopier(device, **{argument: 2.5})
+
+
+def test_only_the_two_directions_have_a_setting(copier):
+    with pytest.raises(ValueError, match="unknown direction 'd2d'; choose from h2d, d2h"):
+        copier.setting("d2d")
 
 
 def test_a_copy_that_would_wait_behind_a_closed_gate_is_refused(device, copier, stream, gate, noise):
@@ -304,6 +328,23 @@ def test_a_failure_in_a_worker_stops_the_copy_and_surfaces_and_the_copier_stays_
         copier.prepare(*((memory, array) if direction == "h2d" else (array, memory))).submit(nth)
     assert caught.value.function == function
     assert device.page_locked_bytes == THREADS * SLOTS_PER_WORKER * SLOT
+    assert len(workers()) == THREADS
+    assert moves(copier, noise, direction, nbytes)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_copy_that_fails_in_the_third_worker_stops_all_three(device, copier, noise, monkeypatch, direction):
+    def astray(transfer, worker, *rest):
+        """The third worker's pieces are where no memory is."""
+        return program(replace(transfer, device=4096) if worker == 2 else transfer, worker, *rest)
+
+    nbytes = 60 * SLOT
+    memory, array = DeviceBuffer(device, nbytes), noise[:nbytes].copy()
+    with monkeypatch.context() as patch:
+        patch.setattr(staging_slots, "program", astray)
+        with pytest.raises(DriverError) as caught:
+            copier.copy(*((memory, array) if direction == "h2d" else (array, memory)))
+    assert (caught.value.function, caught.value.code) == (QUEUE[direction], 1)
     assert len(workers()) == THREADS
     assert moves(copier, noise, direction, nbytes)
 

@@ -276,10 +276,10 @@ pinned  64 MiB      55.4  0 %  event
 
 Copies within the device · device 0: EMULATED, not a GPU (host memory)
 
-Memory    Size  d2d GB/s      ±  Clock  Note
-─────────────────────────────────────────────
-device   1 MiB      3012  0.2 %  event  1 2
-device  64 MiB      2092  0.2 %  event  3
+Memory    Size  copied GB/s      ±  Clock  Note
+────────────────────────────────────────────────
+device   1 MiB         3012  0.2 %  event  1 2
+device  64 MiB         2092  0.2 %  event  3
 
 Median of 5 trials; ± is its 99 % interval.
 [1] cache: small

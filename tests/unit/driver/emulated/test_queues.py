@@ -58,6 +58,23 @@ def test_a_stream_waits_for_the_record_that_was_latest_when_it_was_asked_to(rig)
         assert rig.status("cuEventQuery", event) == 600
 
 
+def test_streams_that_one_gate_holds_run_at_the_same_time_however_short_their_work_is(rig):
+    """As the engines of a device do; a thread of Python by itself would be through before another begins."""
+    streams, address = [rig.stream(), rig.stream()], rig.device(2)
+    opened, (starts, ends) = rig.event(), [[rig.event(), rig.event()] for _ in range(2)]
+    with rig.gated(streams[0]):
+        rig.call("cuEventRecord", opened, streams[0])
+        rig.call("cuStreamWaitEvent", streams[1], opened, 0)
+        for number, stream in enumerate(streams):
+            rig.call("cuEventRecord", starts[number], stream)
+            for _ in range(400):
+                rig.call("cuMemsetD8Async", address + number, 1, 1, stream)
+            rig.call("cuEventRecord", ends[number], stream)
+    rig.call("cuCtxSynchronize")
+    assert rig.call("cuEventElapsedTime", starts[1], ends[0]) > 0
+    assert rig.call("cuEventElapsedTime", starts[0], ends[1]) > 0
+
+
 def test_waiting_for_an_event_that_was_never_recorded_does_nothing(rig):
     stream, event = rig.stream(), rig.event()
     assert rig.status("cuStreamWaitEvent", stream, event, 0) == 0
