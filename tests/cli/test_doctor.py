@@ -110,7 +110,7 @@ wrong      nodes          /dev/nvidiactl is missing; /dev/nvidia-uvm is missing;
                           Fix: sudo modprobe nvidia && sudo nvidia-modprobe -c 0 -u
 wrong      devices        no NVIDIA GPU is on the PCI bus that this system shows
                           Why: Only what CUDA shows can be measured.
-                          Fix: Seat a GPU, or pass one through to this virtual machine; lspci -d 10de: lists those on the bus.
+                          Fix: Seat a GPU, or pass one through to this virtual machine; lspci -d 10de: lists them.
 unknown    processes      no GPU to look at
 unknown    link           no GPU to look at
 unknown    numa           no GPU to look at

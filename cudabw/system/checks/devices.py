@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cudabw.system.checks.machine import Machine
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_LOOK_FOR_ONE = "Seat a GPU, or pass one through to this virtual machine; lspci -d 10de: lists those on the bus."
+_LOOK_FOR_ONE = "Seat a GPU, or pass one through to this virtual machine; lspci -d 10de: lists them."
 
 
 def _look(machine: Machine) -> Iterator[Sight]:

@@ -66,7 +66,7 @@ def test_without_a_driver_the_pci_bus_is_looked_at(look, tmp_path):
 
 def test_a_machine_without_a_gpu_is_said_to_have_none(look):
     seen = "no NVIDIA GPU is on the PCI bus that this system shows"
-    fix = "Seat a GPU, or pass one through to this virtual machine; lspci -d 10de: lists those on the bus."
+    fix = "Seat a GPU, or pass one through to this virtual machine; lspci -d 10de: lists them."
     assert look(DEVICES, failure=FAILURE, gpus=0) == [("wrong", seen, fix)]
 
 
