@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabw.benchmarks.bandwidth_draws import CaseDraws
-from cudabw.benchmarks.bandwidth_plan import BOTH
+from cudabw.benchmarks.bandwidth_plan import BOTH, LOCAL
 from cudabw.benchmarks.both_ways import BothWays
 from cudabw.benchmarks.engines import Engines
 from cudabw.benchmarks.naming import with_lost_named
@@ -73,7 +73,7 @@ def run_bandwidth(
         device: The device.
         plans: What to measure; their cases are measured plan after plan.
         observer: Hears of progress, and may stop the run between batches.
-        sample_link: Called while traffic runs.
+        sample_link: Called while traffic runs between host and device.
         slowdowns: Says what slows the GPU down; asked while traffic runs and after it.
         keep: Called after each trial.
         places: Puts host memory on NUMA nodes.
@@ -115,6 +115,7 @@ class _Run:
         self._sample_link = sample_link
         self._slowdowns = SlowdownWatch(slowdowns)
         self._places = places
+        self._crossing = False
         self._draws = [CaseDraws(case, self._effort) for case in plan.cases()]
 
     def measure(self) -> Outcome:
@@ -148,7 +149,8 @@ class _Run:
         self._pair_timer = owned.enter_context(PairTimer(device, gate, self._while_running))
 
     def _while_running(self) -> None:
-        self._sample_link()
+        if self._crossing:  # else the link is idle
+            self._sample_link()
         self._slowdowns.look()
 
     def _take_rounds(self) -> str | None:
@@ -161,6 +163,7 @@ class _Run:
         if draws.state is not State.OK:
             return
         case = draws.case
+        self._crossing = case.direction != LOCAL
         placement = self._places.placement
         try:
             number = draws.numa_node = self._places.number_of(case)

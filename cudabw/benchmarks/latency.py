@@ -19,6 +19,7 @@ from cudabw.benchmarks.outcome import (
     require_alive,
     take_to_the_end,
 )
+from cudabw.benchmarks.places import Places
 from cudabw.benchmarks.scattered import ScatteredBlocks, area_of, host_bytes_of
 from cudabw.benchmarks.space import require_room, require_space
 from cudabw.benchmarks.taking import take_in_turn
@@ -38,6 +39,7 @@ from cudabw.results.latency import CopyTrial, Pace, Way
 from cudabw.results.model import Clock, State
 from cudabw.runtime.memory import PageableBuffer
 from cudabw.runtime.resources import resources
+from cudabw.system.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -61,6 +63,10 @@ BATCH_SECONDS = 0.5e-3
 class Memory(Protocol):
     """Fresh memory of one cell, whose bytes are changed before each batch and checked after it."""
 
+    @property
+    def host_buffers(self) -> tuple[Buffer, ...]:
+        """The host memory that is copied from or to."""
+
     def confirm(self) -> str:
         """What the driver says the host memory is."""
 
@@ -78,6 +84,7 @@ def run_latency(
     *,
     slowdowns: Slowdowns = no_slowdowns,
     keep: Keep = keep_nothing,
+    places: Places = Places(Placement()),  # noqa: B008 - frozen
 ) -> Outcome:
     """Measure the small copies of all plans.
 
@@ -87,6 +94,7 @@ def run_latency(
         observer: Hears of progress and of what disturbs the times, and may stop the run between batches.
         slowdowns: Says what slows the GPU down; asked after each trial.
         keep: Called after each trial.
+        places: Says where host memory and this thread are.
 
     Returns:
         One result for each case, also for those that failed, and why the run ended early if it did.
@@ -99,7 +107,7 @@ def run_latency(
         observer,
         keep,
         least=lambda plan: len(plan.cells()) * plan.effort.least,
-        measure=lambda plan, taking: _Run(device, plan, taking, slowdowns).measure(),
+        measure=lambda plan, taking: _Run(device, plan, taking, slowdowns, places).measure(),
         skipped=skipped_latency,
         warnings=warnings,
     )
@@ -113,8 +121,9 @@ def skipped_latency(plans: Sequence[LatencyPlan], because: str) -> list[LatencyC
 class _Run:
     """The measurement of one plan on one device."""
 
-    def __init__(self, device: Device, plan: LatencyPlan, taking: Taking, slowdowns: Slowdowns) -> None:
+    def __init__(self, device: Device, plan: LatencyPlan, taking: Taking, slowdowns: Slowdowns, places: Places) -> None:
         self._device = device
+        self._places = places
         self._plan = plan
         self._slowdowns = SlowdownWatch(slowdowns)
         self._taking = taking
@@ -225,7 +234,7 @@ class _Run:
                 samples.append(_positive(sample, draws))
         seconds, submits = zip(*samples, strict=True)
         submit_s = tuple(submit for submit in submits if submit is not None)
-        return CopyTrial(draws.times, seconds, submit_s, build_s)
+        return CopyTrial(draws.times, seconds, submit_s, build_s, **self._places.found(memory.host_buffers))
 
     def _prepare(self, how: Pace | Way, memory: Memory, owned: ExitStack) -> tuple[BareWork, float | None]:
         """The work, and the seconds that preparing it took where there is something to prepare."""

@@ -55,6 +55,7 @@ def run_plans(
 
 
 def _measure(plans: Sequence[Plan], session: Session) -> Outcome:
+    places = Places(Placement(), session.device_node)
     copies = [plan for plan in plans if isinstance(plan, BandwidthPlan)]
     outcome = run_bandwidth(
         session.device,
@@ -63,13 +64,13 @@ def _measure(plans: Sequence[Plan], session: Session) -> Outcome:
         sample_link=session.sample_link,
         slowdowns=session.slowdowns,
         keep=session.keep,
-        places=Places(Placement(), session.device_node),
+        places=places,
     )
     setups = [plan for plan in setup_plans(copies) if plan.setups]
     measure = partial(run_setup_cost, session.device, setups, session.observer)
     outcome = _followed_by(outcome, setups, measure, skipped_setups, session)
     small = [plan for plan in plans if isinstance(plan, LatencyPlan)]
-    measure = partial(run_latency, session.device, small, session.observer, slowdowns=session.slowdowns)
+    measure = partial(run_latency, session.device, small, session.observer, slowdowns=session.slowdowns, places=places)
     outcome = _followed_by(outcome, small, measure, skipped_latency, session)
     launches = [plan for plan in plans if isinstance(plan, LaunchPlan)]
     measure = partial(run_launch_overhead, session.device, launches, session.observer, slowdowns=session.slowdowns)

@@ -87,6 +87,11 @@ class ScatteredBlocks:
         start = int(place) * self._stride
         return buffer[start : start + self._nbytes]
 
+    @property
+    def host_buffers(self) -> tuple[Buffer, ...]:
+        """The host memory that is copied from or to."""
+        return (self._host,)
+
     def confirm(self) -> str:
         """What the driver says the host memory is (:func:`cudabw.runtime.confirmation.confirm`)."""
         return confirm(self._host)

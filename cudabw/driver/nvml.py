@@ -152,8 +152,9 @@ class NvmlDevice:
         """Give the processes that have a context on the device, by their number on the host. Never raises."""
         kinds = ("compute", "graphics", "mps_compute")
         lists = [_process_ids(self._ask(f"device_get_{kind}_running_processes_v3")) for kind in kinds]
-        known = [each for each in lists if each is not None]
-        return frozenset().union(*known) if known else None
+        if lists[0] is None:  # the processes that matter most; without them, none is not "no other"
+            return None
+        return frozenset().union(*(each for each in lists if each is not None))
 
     def _ask(self, function: str, *args: object) -> object:
         return _ask(self._bindings, function, self._handle, *args)

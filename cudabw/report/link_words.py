@@ -40,5 +40,5 @@ def link_carries(link: Link, *, when: str = "") -> str:
     hop = link.narrowest_hop
     if hop is None:
         return f"PCIe {link_shape(link)}, {rate} ({source})"
-    bridge = f"Gen{hop.generation} x{hop.width} at bridge {hop.pci}"
+    bridge = f"Gen{hop.generation} x{hop.width} at bridge {hop.pci} ({hop.source})"
     return f"PCIe {link_shape(link)} ({source}) behind {bridge}, {rate}"

@@ -6,6 +6,7 @@ median, with its 99 % interval; the samples that it comes from are in the trials
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -51,12 +52,17 @@ class CopyTrial:
         samples_s: One for each batch.
         submit_s: Of the same turns, the submitting calls alone; empty where copies are queued.
         build_s: What was prepared once before, in seconds for all copies; null where there is nothing to prepare.
+        pages_on: Where the host memory was, as the system said after the last batch: numbers of pages by NUMA node,
+            of a sample of pages; null where it does not say.
+        thread_node: The NUMA node that the submitting thread ran on then.
     """
 
     times_per_batch: int
     samples_s: tuple[float, ...]
     submit_s: tuple[float, ...] = ()
     build_s: float | None = None
+    pages_on: Mapping[str, int] | None = None
+    thread_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,11 +102,13 @@ class Hop:
         pci: Its PCI address.
         generation: PCIe generation of its link.
         width: Number of lanes of its link.
+        source: Where they were read.
     """
 
     pci: str
     generation: int
     width: int
+    source: str = "sysfs"
 
 
 @dataclass(frozen=True, slots=True)

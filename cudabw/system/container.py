@@ -37,6 +37,7 @@ def container_kind(root: Path) -> str | None:
     return named
 
 
-def in_wsl(root: Path) -> bool:
-    """Whether this is the Windows Subsystem for Linux. Never raises."""
-    return _WSL in (read_line(root / "proc" / "sys" / "kernel" / "osrelease") or "").lower()
+def in_wsl(root: Path) -> bool | None:
+    """Whether this is the Windows Subsystem for Linux; None where that cannot be read. Never raises."""
+    release = read_line(root / "proc" / "sys" / "kernel" / "osrelease")
+    return None if release is None else _WSL in release.lower()

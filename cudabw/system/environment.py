@@ -10,6 +10,7 @@ from cudabw.system.container import container_kind, in_wsl
 from cudabw.system.cpu import cpu_governor, cpu_model, cpus_available
 from cudabw.system.host_memory import host_memory
 from cudabw.system.memory_limits import huge_pages, locked_memory, transparent_huge_pages
+from cudabw.system.placement import Placement
 from cudabw.system.plain import plain
 from cudabw.system.software import read_software
 from cudabw.system.variables import mattering_variables, other_variables
@@ -47,11 +48,20 @@ def read_environment(
     return {
         "software": read_software(root) | {str(name): plain(value) for name, value in driver_facts.items()},
         "gpu": plain(gpu),
-        "cpu": {"model": cpu_model(root), "governor": cpu_governor(root), "available": cpus_available()},
+        "cpu": _cpu(root),
         "memory": _memory(root),
         "host": _host(root),
         "variables": mattering_variables(environ),
         "other_variables": other_variables(environ),
+    }
+
+
+def _cpu(root: Path) -> dict[str, object]:
+    return {
+        "model": cpu_model(root),
+        "governor": cpu_governor(root),
+        "available": cpus_available(),
+        "thread_node": Placement().thread_node(),
     }
 
 
@@ -73,5 +83,5 @@ def _host(root: Path) -> dict[str, object]:
         "container": container_kind(root),
         "wsl": in_wsl(root),
         "iommu_units": iommu_units(root),
-        "iommu_arguments": list(iommu_arguments(root)),
+        "iommu_arguments": plain(iommu_arguments(root)),
     }

@@ -194,7 +194,11 @@ class LinkSampler:
         if self._due is not None and now < self._due:
             return
         self._due = now + self._interval_s
-        self._best = max(self._best, self._reader.read(), key=_rank)
+        self.add(self._reader.read())
+
+    def add(self, link: Link) -> None:
+        """Take in a reading that was made elsewhere while traffic ran."""
+        self._best = max(self._best, link, key=_rank)
 
     def best(self) -> Link:
         """Give the fastest link seen, with nothing in it where none was read."""
@@ -216,7 +220,7 @@ def _hops(folder: Path, which: str) -> Iterator[tuple[Hop, float]]:
         if link is not None and link.ceiling_bytes_per_s is not None:
             assert link.generation is not None  # noqa: S101 - for the type checker
             assert link.width is not None  # noqa: S101 - for the type checker
-            yield Hop(bridge.name, link.generation, link.width), link.ceiling_bytes_per_s
+            yield Hop(bridge.name, link.generation, link.width, "sysfs"), link.ceiling_bytes_per_s
 
 
 def _carries_less(ceiling: float, own: Link) -> bool:

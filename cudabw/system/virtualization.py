@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cudabw.system.cpu import cpu_flags
-from cudabw.system.pseudofiles import count_entries, exists, is_directory, read_line
+from cudabw.system.pseudofiles import count_entries, exists, is_directory, read_line, read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,12 @@ def iommu_units(root: Path) -> int | None:
     return count_entries(root / "sys" / "class" / "iommu")
 
 
-def iommu_arguments(root: Path) -> tuple[str, ...]:
-    """What the kernel's command line says of the IOMMU, such as ``iommu=pt``. Never raises."""
-    arguments = (read_line(root / "proc" / "cmdline") or "").split()
-    return tuple(argument for argument in arguments if argument.partition("=")[0] in _IOMMU_ARGUMENTS)
+def iommu_arguments(root: Path) -> tuple[str, ...] | None:
+    """What the kernel's command line says of the IOMMU, such as ``iommu=pt``; None where it cannot be read.
+
+    Never raises.
+    """
+    line = read_text(root / "proc" / "cmdline")
+    if line is None:
+        return None
+    return tuple(argument for argument in line.split() if argument.partition("=")[0] in _IOMMU_ARGUMENTS)

@@ -13,6 +13,7 @@ from cudabw.errors import CudabwError
 from cudabw.measuring.effort import Effort
 from cudabw.system.host_memory import HostMemory
 from cudabw.system.huge_pages import HugePages
+from cudabw.system.link import LinkReader
 
 CLOCK = {"h2d": 50e9, "d2h": 25e9}
 SLOW_CLOCK = {"h2d": 1e6, "d2h": 1e6}  # a batch is then one copy
@@ -455,6 +456,55 @@ def test_a_distorting_environment_is_said_and_kept(monkeypatch, document):
     assert warning.startswith("CUDA_LAUNCH_BLOCKING=1 ")
     assert done.err == f"cudabw: {warning}\n"
     assert done.json["environment"]["variables"] == {"CUDA_LAUNCH_BLOCKING": "1"}
+
+
+# The link
+
+
+SUSPECT = """\
+Host ↔ device bandwidth · device 0: EMULATED, not a GPU (host memory)
+
+Memory   Size  h2d GB/s  ±  link  d2h GB/s  ±  link  Clock  Note
+─────────────────────────────────────────────────────────────────
+pinned  4 KiB   suspect  –     –      12.0  –  76 %  event  1
+
+One trial; link: PCIe Gen3 x16, 15.8 GB/s (sysfs, under load).
+[1] suspect: 50.0 GB/s would be 317 % of what the link can carry (15.8 GB/s), so the figure or what is known of the \
+link is wrong
+"""
+
+
+@pytest.fixture
+def link(plain_environment, monkeypatch):  # noqa: ARG001 - it must come first
+    """Gives the emulated device of the commands that follow a link in sysfs."""
+
+    def make(root, speed, width):
+        folder = root / "sys/bus/pci/devices/0000:01:00.0"
+        folder.mkdir(parents=True)
+        for which in ("current", "max"):
+            (folder / f"{which}_link_speed").write_text(f"{speed} GT/s PCIe\n")
+            (folder / f"{which}_link_width").write_text(f"{width}\n")
+        reader = LinkReader("0000:01:00.0", root=root)
+        monkeypatch.setattr("cudabw.benchmarks.session.link_reader", lambda *_, **__: reader)
+
+    return make
+
+
+def test_a_rate_above_the_link_is_suspect_and_fails_the_run(link, emulate, command, tmp_path):
+    link(tmp_path, "8.0", 16)
+    emulate(clock={"h2d": 50e9, "d2h": 12e9})
+    done = command(*QUICK, "--pinned")
+    assert (done.code, done.err) == (1, "")
+    assert done.out == SUSPECT
+
+
+@pytest.mark.parametrize("only", [("--pageable",), ("--direction", "d2d")])
+def test_the_link_is_known_also_where_no_copy_let_it_be_read(link, emulate, document, tmp_path, only):
+    link(tmp_path, "32.0", 16)
+    emulate(clock={"h2d": 50e9, "d2h": 50e9})
+    done = document(*MEASURE, *only, "--size", "4KiB", "--trials", "1")
+    assert done.json["device"]["link"]["generation"] == 5
+    assert {case["link_fraction"] is None for case in done.json["cases"]} == {"d2d" in only}
 
 
 # NUMA nodes

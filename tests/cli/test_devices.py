@@ -136,7 +136,7 @@ def test_the_list_reads_well_at_80_columns():
         (
             Link(5, 16, 15.75e9, "nvml", Hop("0000:00:01.0", 4, 8)),
             Link(),
-            "PCIe Gen5 x16 (nvml) behind Gen4 x8 at bridge 0000:00:01.0, 15.8 GB/s",
+            "PCIe Gen5 x16 (nvml) behind Gen4 x8 at bridge 0000:00:01.0 (sysfs), 15.8 GB/s",
         ),
     ],
 )

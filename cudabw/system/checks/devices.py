@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from cudabw.system.checks.machine import Machine
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
+_LOOK_FOR_ONE = "Seat a GPU, or pass one through to this virtual machine; lspci -d 10de: lists them."
 
 
 def _look(machine: Machine) -> Iterator[Sight]:
     if machine.driver is None:
         yield _without_driver(machine)
         return
-    shown = ", ".join(f"{gpu.ordinal} {gpu.name} at {gpu.pci}" for gpu in machine.gpus)
+    shown = ", ".join(f"{gpu.ordinal} {gpu.name}{f' at {gpu.pci}' if gpu.pci else ''}" for gpu in machine.gpus)
     for warning in missing_devices(machine.environ, len(machine.gpus)):
-        yield attention(f"{warning} Shown: {shown}", f"unset {_VISIBLE}, or name GPUs of nvidia-smi -L")
+        yield attention(f"{warning} Shown: {shown}", f"unset {_VISIBLE}")
     hidden = _hidden(machine)
     if hidden:
         yield attention(f"{_hider(machine)} {', '.join(hidden)}. Shown: {shown}", _unhide(machine))
@@ -40,7 +41,7 @@ def _without_driver(machine: Machine) -> Sight:
     if not found and in_wsl(machine.root):
         return wrong("CUDA shows none", "Install the NVIDIA driver in Windows, then run: wsl --shutdown.")
     if not found:
-        return wrong("no NVIDIA GPU is on the PCI bus that this system shows", "lspci -d 10de:")
+        return wrong("no NVIDIA GPU is on the PCI bus that this system shows", _LOOK_FOR_ONE)
     used_by = ", ".join(f"{address} (used by {driver or 'no driver'})" for address, driver in found)
     return wrong(f"CUDA shows none; on the PCI bus there is {used_by}", "Install the NVIDIA driver.")
 

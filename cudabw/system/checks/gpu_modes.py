@@ -8,10 +8,12 @@ from cudabw.system.checks.check import Check, attention, each_gpu, ok, unknown, 
 
 if TYPE_CHECKING:
     from cudabw.driver.nvml import NvmlDevice
+    from cudabw.driver.nvml_state import NvmlErrors
     from cudabw.system.checks.check import Sight
     from cudabw.system.checks.machine import Gpu, Machine
 
 _NOT_IN_NVML = "NVML does not say"
+_NONE_TOLD = "NVML tells of none on this GPU"
 
 
 def _look_at_persistence(_machine: Machine, gpu: Gpu) -> Sight:
@@ -36,9 +38,10 @@ def _look_at_compute_mode(_machine: Machine, gpu: Gpu) -> Sight:
 def _look_at_mig(_machine: Machine, gpu: Gpu) -> Sight:
     if gpu.nvml is None:
         return unknown(_NOT_IN_NVML)
-    if gpu.nvml.modes().mig:
+    mig = gpu.nvml.modes().mig
+    if mig:
         return attention("on: figures are those of one instance", f"sudo nvidia-smi -i {gpu.pci} -mig 0")
-    return ok("off")
+    return ok("off" if mig is False else _NONE_TOLD)
 
 
 def _look_at_ecc(_machine: Machine, gpu: Gpu) -> Sight:
@@ -54,17 +57,17 @@ def _look_at_ecc(_machine: Machine, gpu: Gpu) -> Sight:
         return attention(
             "broken memory rows wait for a reset to be replaced", f"sudo nvidia-smi --gpu-reset -i {gpu.pci}"
         )
-    return _ecc_mode(gpu.nvml, gpu.pci)
+    return _ecc_mode(gpu.nvml, errors, gpu.pci)
 
 
-def _ecc_mode(nvml: NvmlDevice, pci: str | None) -> Sight:
+def _ecc_mode(nvml: NvmlDevice, errors: NvmlErrors, pci: str | None) -> Sight:
     modes = nvml.modes()
     if modes.ecc is None:
-        return ok("not offered by this GPU")
+        return ok(_NONE_TOLD)
     if modes.ecc_pending is not None and modes.ecc_pending != modes.ecc:
         return attention(f"{_on(modes.ecc)} until the next reboot, then {_on(modes.ecc_pending)}", "sudo reboot")
     if modes.ecc:
-        return ok("on, no uncorrected errors")
+        return ok("on, no uncorrected errors" if errors.uncorrected == 0 else "on; errors are not counted")
     return attention("off: errors in memory go unnoticed", f"sudo nvidia-smi -i {pci} -e 1")
 
 

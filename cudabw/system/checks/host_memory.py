@@ -56,7 +56,7 @@ def _lock_more(limits: LockedMemory, root: Path) -> str:
         return "ulimit -l unlimited"
     if container_kind(root):
         return "docker run --ulimit memlock=-1 IMAGE"
-    return "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/memlock.conf, then log in again"
+    return "sudo prlimit --memlock=unlimited --pid $$"  # this shell, and what it starts
 
 
 def _look_at_pages(machine: Machine) -> Iterator[Sight]:

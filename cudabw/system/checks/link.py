@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from cudabw.system.checks.machine import Gpu, Machine
 
 
+_BETTER_SLOT = "Move the card to a slot whose way to the processor is as good as the card; lspci -tv shows the ways."
+
+
 def _look(machine: Machine, gpu: Gpu) -> Sight:
     if gpu.link.instead is not None:
         return ok(f"no PCIe link between host and device ({gpu.link.instead})")
@@ -38,12 +41,12 @@ def _judge(gpu: Gpu, link: Link) -> Sight:
     best = gpu.link.read_max()
     if shortfall is not None:
         below = (best.generation or 0) > link.generation or (best.width or 0) > link.width
-        return wrong(shortfall, f"lspci -vv -s {gpu.pci}") if below else attention(shortfall)
+        return wrong(shortfall, f"lspci -vv -s {gpu.pci}") if below else attention(shortfall, _BETTER_SLOT)
     hop = link.narrowest_hop
     if hop is not None:
         return attention(
             f"{_shape(link)} under load, but the bridge {hop.pci} above it has Gen{hop.generation} x{hop.width}",
-            "Move the card to a slot whose way to the processor is as wide; lspci -tv shows the ways.",
+            _BETTER_SLOT,
         )
     return ok(f"{_shape(link)} under load ({link.source})")
 

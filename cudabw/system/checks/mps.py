@@ -26,7 +26,7 @@ def _look(machine: Machine) -> Iterator[Sight]:
         yield attention(f"a control daemon listens in {folder}{part}", "echo quit | nvidia-cuda-mps-control")
     elif _VARIABLE in machine.environ:
         seen = f"{_VARIABLE}={folder}, but no control daemon listens there"
-        fix = f"nvidia-cuda-mps-control -d, or unset {_VARIABLE}"
+        fix = f"unset {_VARIABLE}"
         yield attention(seen, fix) if machine.failure is None else wrong(seen, fix)
     else:
         yield ok("not in use")

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def _look_for_wsl(machine: Machine) -> Iterator[Sight]:
-    if in_wsl(machine.root):
+    wsl = in_wsl(machine.root)
+    if wsl is None:
+        yield unknown("the system does not tell")
+    elif wsl:
         seen = "this is WSL: pinned memory is limited to about half of the RAM, and managed memory does not migrate"
         yield attention(seen, "Raise memory= in .wslconfig, or measure under Linux itself.")
     else:

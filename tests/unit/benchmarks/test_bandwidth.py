@@ -137,6 +137,18 @@ def test_the_link_is_read_while_traffic_runs(modelled):
     assert len(readings) >= 5
 
 
+def test_the_link_is_not_read_while_copies_within_the_device_leave_it_idle(modelled):
+    readings = []
+    mixed = plan("pinned", directions=("d2d", "h2d"))
+    within = plan("pinned", directions=("d2d",))
+    run_bandwidth(modelled(), [within], sample_link=lambda: readings.append("d2d"))
+    assert readings == []
+    run_bandwidth(modelled(), [mixed], sample_link=lambda: readings.append("mixed"))
+    alone = len(readings)
+    run_bandwidth(modelled(), [plan("pinned", directions=("h2d",))], sample_link=lambda: readings.append("h2d"))
+    assert len(readings) == 2 * alone > 0
+
+
 def test_copies_that_take_no_time_have_no_rate(modelled):
     (case,) = run_bandwidth(modelled(h2d=1e300), [plan("pinned", directions=("h2d",))]).cases
     assert case.state is State.FAILED

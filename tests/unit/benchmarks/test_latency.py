@@ -12,6 +12,7 @@ from cudabw.benchmarks.latency import BATCHES_PER_TRIAL, run_latency, skipped_la
 from cudabw.benchmarks.latency_plan import LatencyPlan, ManyCopies, OneCopy
 from cudabw.benchmarks.latency_results import small_copies_of
 from cudabw.benchmarks.observer import Observer
+from cudabw.benchmarks.places import Places
 from cudabw.benchmarks.scattered import ScatteredBlocks
 from cudabw.copying.many_copies import LoopedCopies
 from cudabw.driver.emulated.clock import ModelledClock
@@ -19,7 +20,7 @@ from cudabw.driver.emulated.faults import Fault
 from cudabw.driver.emulated.versions import Versioned
 from cudabw.errors import Interrupted
 from cudabw.results.files import to_json
-from cudabw.results.latency import CopyTrial, LoopSuffices, Pace, SmallCopiesCase, Way, WayPays
+from cudabw.results.latency import CopyTrial, LatencyCase, LoopSuffices, Pace, SmallCopiesCase, Way, WayPays
 from cudabw.results.launch import Seconds
 from cudabw.results.model import Clock, State
 
@@ -72,6 +73,16 @@ def test_a_pageable_copy_holds_the_host_and_is_timed_by_its_clock(modelled):
     assert (queued.clock, queued.gated) == (Clock.HOST, False)
     assert queued.seconds.median == pytest.approx(SUBMIT + copy_s)
     assert [case.way for case in outcome.cases if isinstance(case, SmallCopiesCase)] == [Way.LOOP, Way.BATCH]
+
+
+@pytest.mark.parametrize("direction", ["h2d", "d2h"])
+def test_every_trial_says_where_its_host_memory_and_its_thread_were(modelled, two_nodes, direction):
+    two_nodes.pages = lambda _: 1
+    plan = LatencyPlan(kinds=("pageable", "pinned"), directions=(direction,), sizes=(1000,), copies=5, trials=2)
+    cases = run_latency(modelled, (plan,), places=Places(two_nodes.placement)).cases
+    assert {type(case) for case in cases} == {LatencyCase, SmallCopiesCase}
+    for case in cases:
+        assert [(list(trial.pages_on), trial.thread_node) for trial in case.trials] == [(["1"], 0)] * 2
 
 
 @pytest.mark.parametrize("direction", ["h2d", "d2h"])

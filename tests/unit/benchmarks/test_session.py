@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import cudabw
+from cudabw.benchmarks.link_under_load import link_under_load
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import Outcome
 from cudabw.benchmarks.session import _gpu, describe_device, run_session
@@ -205,6 +206,76 @@ def test_a_link_that_fell_short_under_load_is_said_and_kept_in_the_warnings(monk
     assert result.warnings[1].startswith("The PCIe link of 0000:17:00.0 ran at Gen5 x8 under load, below the Gen5 x16")
     assert said == [result.warnings[1]]
     assert (result.device.link.width, result.device.max_link.width) == (8, 16)
+
+
+def waking_link(monkeypatch, **answers):
+    """A link that is awake while the session's own copies run, and else at rest."""
+    copying = []
+
+    def generation(_handle):
+        return 5 if copying else 1
+
+    def copy_once(_driver, _ordinal, reader):
+        copying.append(True)
+        link = reader.read()
+        copying.clear()
+        woken.append(link)
+        return link
+
+    woken = []
+    functions = {
+        "device_get_curr_pcie_link_generation": generation,
+        "device_get_curr_pcie_link_width": lambda _: 16,
+        "device_get_max_pcie_link_generation": lambda _: 5,
+        "device_get_max_pcie_link_width": lambda _: 16,
+    }
+    reader = LinkReader("0000:17:00.0", NvmlDevice(SimpleNamespace(**functions | answers), 1))
+    monkeypatch.setattr("cudabw.benchmarks.session.link_reader", lambda *_, **__: reader)
+    monkeypatch.setattr("cudabw.benchmarks.session.link_under_load", copy_once)
+    return woken
+
+
+def test_what_never_let_the_link_be_read_has_it_read_under_copies_of_its_own(session, monkeypatch):
+    woken = waking_link(monkeypatch)
+    shown = []
+    result = session(Outcome((CASE,)), finish_case=lambda case, link: shown.append(link) or case)
+    assert result.device.link == Link(5, 16, pytest.approx(63.0e9, rel=1e-3), "nvml")
+    assert (len(woken), shown, result.warnings) == (1, [result.device.link], ())
+
+
+def test_a_link_that_was_read_meanwhile_needs_no_copies_of_its_own(session, monkeypatch):
+    woken = waking_link(monkeypatch, device_get_curr_pcie_link_generation=lambda _: 5)
+
+    def benchmark(session):
+        session.sample_link()
+        return Outcome((CASE,))
+
+    assert session(benchmark).device.link.generation == 5
+    assert woken == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answers"),
+    [
+        (Outcome(error=CudabwError("lost")), {}),
+        (Outcome(interrupted=Interrupted(2)), {}),
+        (Outcome((CASE,)), {"device_get_curr_pcie_link_width": lambda _: 0}),
+    ],
+)
+def test_no_copies_are_made_for_a_link_after_a_failure_or_where_nothing_tells_it(
+    session, monkeypatch, outcome, answers
+):
+    woken = waking_link(monkeypatch, **answers)
+    assert session(outcome).device.link == Link()
+    assert woken == []
+
+
+def test_a_link_that_cannot_be_woken_is_null_and_fails_nothing(session, monkeypatch, emulate):
+    waking_link(monkeypatch)
+    monkeypatch.setattr("cudabw.benchmarks.session.link_under_load", link_under_load)
+    emulate(faults=[{"function": "cuMemHostAlloc", "status": 2, "at_least_bytes": 1 << 20}])
+    result = session(Outcome((CASE,)))
+    assert (result.device.link, result.error, result.cases) == (Link(), None, (CASE,))
 
 
 @pytest.mark.usefixtures("emulate")

@@ -294,6 +294,11 @@ def test_the_structures_of_the_installed_bindings_are_understood() -> None:
 @pytest.mark.parametrize("answer", [None, 5, NotSupportedError("no"), [object()]])
 def test_processes_that_cannot_be_listed_are_not_held_for_none(answer: object) -> None:
     assert asked(device_get_compute_running_processes_v3=answer).processes() is None
+    graphics = [SimpleNamespace(pid=2)]
+    some = asked(
+        device_get_compute_running_processes_v3=answer, device_get_graphics_running_processes_v3=lambda _: graphics
+    )
+    assert some.processes() is None
 
 
 def test_the_enums_of_the_installed_bindings_have_the_numbers_that_are_used_here() -> None:

@@ -441,7 +441,7 @@ def test_on_a_terminal_failures_are_red_and_refusals_yellow():
         (Link(source="nvlink-c2c"), "no PCIe link: NVLink-C2C connects device and host."),
         (
             Link(5, 16, 15.75e9, "nvml", Hop("0000:00:01.0", 4, 8)),
-            "link: PCIe Gen5 x16 (nvml, under load) behind Gen4 x8 at bridge 0000:00:01.0, 15.8 GB/s.",
+            "link: PCIe Gen5 x16 (nvml, under load) behind Gen4 x8 at bridge 0000:00:01.0 (sysfs), 15.8 GB/s.",
         ),
         (Link(), "± is its 99 % interval."),
     ],

@@ -40,15 +40,16 @@ def test_the_whole_text_of_a_case():
         "device.ordinal,device.name,device.uuid,device.pci,device.emulated,device.memory_bytes,"
         "device.link.generation,device.link.width,device.link.ceiling_bytes_per_s,device.link.source,"
         "device.link.narrowest_hop.pci,device.link.narrowest_hop.generation,device.link.narrowest_hop.width,"
+        "device.link.narrowest_hop.source,"
         "device.max_link.generation,device.max_link.width,device.max_link.ceiling_bytes_per_s,device.max_link.source,"
         "device.max_link.narrowest_hop.pci,device.max_link.narrowest_hop.generation,"
-        "device.max_link.narrowest_hop.width,"
+        "device.max_link.narrowest_hop.width,device.max_link.narrowest_hop.source,"
         "device.numa_node,run.started,run.finished,run.tool_version"
     )
     assert row == (
         "a,bandwidth,pinned,driver,h2d,4096,ok,,false,event,true,,true,50000000000.0,,55000000000.0,40000000000.0,"
         '60000000000.0,,,,,,,,warm,,"one, and; two ""quoted""",2,,0,Câblé,GPU-1,,false,,5,16,63000000000.0,nvml,'
-        ",,,,,,,,,,,2026-01-02T03:04:05Z,,1.2"
+        ",,,,,,,,,,,,,2026-01-02T03:04:05Z,,1.2"
     )
     assert rest == ""
 

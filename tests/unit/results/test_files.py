@@ -75,7 +75,7 @@ DOCUMENT = {
             "width": 16,
             "ceiling_bytes_per_s": 63.0e9,
             "source": "nvml",
-            "narrowest_hop": {"pci": "0000:00:01.0", "generation": 5, "width": 16},
+            "narrowest_hop": {"pci": "0000:00:01.0", "generation": 5, "width": 16, "source": "sysfs"},
         },
         "max_link": {
             "generation": None,

@@ -45,5 +45,5 @@ def test_wsl_is_known_by_its_kernel(tmp_path: Path, release: str, wsl: bool) -> 
     assert in_wsl(write(tmp_path, {"proc/sys/kernel/osrelease": release})) is wsl
 
 
-def test_a_system_that_cannot_be_read_is_not_held_for_wsl(tmp_path: Path) -> None:
-    assert in_wsl(tmp_path) is False
+def test_of_a_system_that_cannot_be_read_it_is_not_known_whether_it_is_wsl(tmp_path: Path) -> None:
+    assert in_wsl(tmp_path) is None

@@ -35,9 +35,9 @@ NOTHING: dict[str, Any] = {
         "virtual_machine": None,
         "confidential_guest": None,
         "container": None,
-        "wsl": False,
+        "wsl": None,
         "iommu_units": None,
-        "iommu_arguments": [],
+        "iommu_arguments": None,
     },
     "variables": {},
     "other_variables": [],
@@ -50,6 +50,8 @@ def test_where_nothing_can_be_read_the_names_are_there_and_null(tmp_path: Path) 
     cpu = environment["cpu"]
     assert isinstance(cpu, dict)
     assert cpu.pop("available") == cpus_available()
+    # Of this thread: no file tells it, and where the system does not, it is null as well.
+    assert isinstance(cpu.pop("thread_node"), int | None)
     assert environment == NOTHING
 
 

@@ -91,6 +91,8 @@ def test_a_processor_that_could_host_confidential_guests_is_not_one(tmp_path: Pa
 
 
 def test_a_machine_without_an_iommu_differs_from_one_that_does_not_say(tmp_path: Path) -> None:
-    assert (iommu_units(tmp_path), iommu_arguments(tmp_path)) == (None, ())
+    assert (iommu_units(tmp_path), iommu_arguments(tmp_path)) == (None, None)
     (tmp_path / "sys/class/iommu").mkdir(parents=True)
-    assert iommu_units(tmp_path) == 0
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cmdline").write_text("quiet\n")
+    assert (iommu_units(tmp_path), iommu_arguments(tmp_path)) == (0, ())

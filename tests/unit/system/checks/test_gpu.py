@@ -42,14 +42,15 @@ def test_what_nvml_does_not_answer_is_unknown(look, check):
             ("wrong", "prohibited: no process may use it", f"sudo nvidia-smi -i {PCI} -c DEFAULT"),
         ),
         (MIG, {"mig_mode": (0, 0)}, ("ok", "off", "")),
-        (MIG, {}, ("ok", "off", "")),
+        (MIG, {}, ("ok", "NVML tells of none on this GPU", "")),
         (
             MIG,
             {"mig_mode": (1, 1)},
             ("attention", "on: figures are those of one instance", f"sudo nvidia-smi -i {PCI} -mig 0"),
         ),
-        (ECC, {"ecc_mode": (1, 1)}, ("ok", "on, no uncorrected errors", "")),
-        (ECC, {}, ("ok", "not offered by this GPU", "")),
+        (ECC, {"ecc_mode": (1, 1), "total_ecc_errors": 0}, ("ok", "on, no uncorrected errors", "")),
+        (ECC, {"ecc_mode": (1, 1)}, ("ok", "on; errors are not counted", "")),
+        (ECC, {}, ("ok", "NVML tells of none on this GPU", "")),
         (
             ECC,
             {"ecc_mode": (0, 0)},
