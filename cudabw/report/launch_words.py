@@ -72,11 +72,9 @@ def explain(result: RunResult) -> Iterable[str]:
     several = any(len(case.trials) > 1 for case in measured)
     rest = f"medians of {format_trials(measured)}, ± a 99 % interval" if several else "one trial"
     yield f"{rest.capitalize()}; each with a freshly loaded null kernel, modes in pairs (ABBA)."
-    yield (
-        "bare: the driver's function alone; prepared: converted and packed once; packed: converted once, packed each "
-        "time; converted: kernel(*args); specialised: kernel.specialise(*args)(*args), converted twice; rebound: "
-        "prepared, with one argument bound anew each time."
-    )
+    yield "bare: the driver's function alone; prepared: converted and packed once; packed: converted once, packed anew;"
+    yield "converted: kernel(*args); specialised: kernel.specialise(*args)(*args), converted twice;"
+    yield "rebound: prepared, with one argument bound anew each time."
     if result.device is not None and result.device.emulated:
         yield "Emulated: the driver's share of each time is emulated, the conversion share is real."
     if any(case.arg_type == "mixed" for case in result.launch_cases):
@@ -87,10 +85,8 @@ def explain(result: RunResult) -> Iterable[str]:
     outliers = count_outliers((case.submit_s for case in result.launch_cases), "bursts")
     if outliers is not None:
         yield outliers
-    yield (
-        f"Bursts of {found.launches_per_burst} launches, drained between; {_queue(found.queue)}. "
-        f"Garbage collector {found.collector}."
-    )
+    yield f"Bursts of {found.launches_per_burst} launches, drained between; {_queue(found.queue)}."
+    yield f"Garbage collector {found.collector}."
     yield software(result)
 
 

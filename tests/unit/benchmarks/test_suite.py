@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cudabw.benchmarks.bandwidth_plan import ENGINES, KINDS, BandwidthPlan, Staging
+from cudabw.benchmarks.bandwidth_plan import DEFAULT_KINDS, ENGINES, KINDS, BandwidthPlan, Staging
 from cudabw.benchmarks.estimate import estimate_run
 from cudabw.benchmarks.suite import VOCABULARY, plans_of
 from cudabw.config.suite import override, parse_suite
@@ -90,7 +90,7 @@ def test_fresh_pages_are_copied_into_once_in_a_batch():
 
 def test_what_memory_costs_is_measured_where_a_section_says_so():
     (plan,) = plans("[[bandwidth]]\nsetup_cost = true")
-    assert plan == BandwidthPlan(setup_cost=True)
+    assert plan == BandwidthPlan(setup_kinds=DEFAULT_KINDS)
     assert plans("[[bandwidth]]\nsetup_cost = false") == (BandwidthPlan(),)
     for value, what in (("1", "the number 1"), ('"yes"', "the text 'yes'")):
         with pytest.raises(ConfigurationError, match=f"setup_cost: needs true or false, not {what}"):
@@ -102,7 +102,7 @@ def test_an_engine_that_goes_with_nothing_else_is_refused_with_its_section():
         plans('[[bandwidth]]\n[[bandwidth]]\nkinds = ["pinned"]\nengines = ["kernel"]')
     assert caught.value.message == (
         "ci.toml: [[bandwidth]] section 2: kernel goes with none of the other choices: "
-        "it goes with mapped by kernel (h2d, d2h)"
+        "it copies mapped memory (h2d, d2h)"
     )
 
 
@@ -203,7 +203,7 @@ def test_a_case_on_a_node_says_which():
 
 def test_what_memory_costs_is_planned_beside_its_copies():
     copies = BandwidthPlan(kinds=("pinned", "managed"), directions=("h2d",), sizes=(MIB,), trials=3)
-    setups = replace(copies, setup_cost=True, time_budget_s=1e-6)
+    setups = replace(copies, setup_kinds=copies.kinds, time_budget_s=1e-6)
     (section,) = estimate(setups).sections
     assert [(case.id, case.trials, case.host_bytes, case.device_bytes) for case in section.cases[2:]] == [
         (f"setup-cost/{kind}/{MIB}", 3, MIB, 0) for kind in ("pinned", "managed")
