@@ -7,6 +7,7 @@ import pytest
 
 from cudabw.benchmarks.bandwidth_plan import DEFAULT_KINDS, ENGINES, KINDS, BandwidthPlan, Staging
 from cudabw.benchmarks.estimate import estimate_run
+from cudabw.benchmarks.setup_cost import setup_plans
 from cudabw.benchmarks.suite import VOCABULARY, plans_of
 from cudabw.config.suite import override, parse_suite
 from cudabw.errors import ConfigurationError
@@ -130,6 +131,29 @@ def test_a_kind_that_an_earlier_section_measures_completely_is_left_out():
     """
     assert [plan.kinds for plan in plans(text)] == [("pageable", "pinned"), ("pinned", "mapped"), ("mapped",)]
     assert [plan.kinds for plan in plans(text, sizes=(4096,))] == [("pageable", "pinned"), ("mapped",)]
+
+
+def test_a_kind_that_is_left_out_keeps_what_its_memory_costs():
+    text = """
+        [[bandwidth]]
+        kinds = ["pinned"]
+        sizes = ["1MiB"]
+        [[bandwidth]]
+        kinds = ["pinned", "mapped"]
+        sizes = ["1MiB"]
+        setup_cost = true
+        [[bandwidth]]
+        kinds = ["mapped"]
+        sizes = ["1MiB"]
+        setup_cost = true
+    """
+    found = plans(text)
+    assert [plan.kinds for plan in found] == [("pinned",), ("mapped",), ()]
+    assert [[setup.kind for setup in plan.setups] for plan in setup_plans(found)] == [[], ["pinned", "mapped"], []]
+    alone = plans(text.replace('"pinned", "mapped"', '"pinned"'))
+    first, costs, *_ = estimate(*alone).sections
+    assert (len(first.cases), [case.id for case in costs.cases]) == (2, ["setup-cost/pinned/1048576"])
+    assert costs.precision is None, "what memory costs has as many trials as it has"
 
 
 def test_local_copies_that_an_earlier_section_measures_are_left_out():
