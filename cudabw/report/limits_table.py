@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CAPTIONS: Final[Mapping[Bound, str]] = {
     Bound.MIN_RATE: "Rate in GB/s, at least",
     Bound.MIN_LINK: "Share of the link in %, at least",
-    Bound.MAX_TIME: "The call of a launch (submit) in µs, at most",
+    Bound.MAX_TIME: "The call of a launch (submit) or a small copy in µs, at most",
     Bound.MAX_PER_ARGUMENT: "Converting each further argument in ns, at most",
 }
 
