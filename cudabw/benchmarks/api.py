@@ -111,7 +111,7 @@ def measure_bandwidth(
         raise ValueError(f"threads are at least 1: {threads}")
     staging = Staging(*(None if given is None else index(given) for given in (threads, slot)))
     pages = page_states(first_touch=first_touch, huge_pages=huge_pages)
-    plan = replace(plan, staging=staging, pages=pages, setup_cost=setup_cost)
+    plan = replace(plan, staging=staging, pages=pages, setup_kinds=plan.kinds if setup_cost else ())
     plan = on_nodes(plan, None if numa is None else parse_node(str(numa)))
     require_sense(plan)
     return run_plans(("bandwidth",), (plan,), backend=backend, device=device, observer=observer)

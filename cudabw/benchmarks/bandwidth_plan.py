@@ -153,7 +153,7 @@ class BandwidthPlan:
         level: How much is done for each figure.
         precision: How far intervals may reach from their medians, as a share; None for the level's.
         pages: States of pageable memory's pages to measure besides the usual one.
-        setup_cost: Whether to measure besides what it costs to have memory of the kinds ready.
+        setup_kinds: Kinds of host memory of which to measure besides what it costs to have them ready, at each size.
     """
 
     kinds: Sequence[str] = DEFAULT_KINDS
@@ -169,7 +169,7 @@ class BandwidthPlan:
     nodes: Sequence[int | str | None] = (None,)
     nodes_named: bool = False
     pages: Sequence[Pages] = ()
-    setup_cost: bool = False
+    setup_kinds: Sequence[str] = ()
     level: Level = Level.DEFAULT
     precision: float | None = None
 
@@ -217,14 +217,13 @@ def require_sense(plan: BandwidthPlan) -> None:
     measured = {word for case in cases for word in (case.kind, case.engine, case.direction)}
     for word in (*sorted(plan.named), *plan.directions):
         if word not in measured:
-            raise ValueError(f"{word} goes with none of the other choices: it goes with {_partners(word)}")
+            raise ValueError(f"{word} goes with none of the other choices: {_partners(word)}")
     if any(node is not None for node in plan.nodes) and all(case.node is None for case in cases):
         raise ValueError("a NUMA node is for host memory, of which nothing is chosen")
     for pages in plan.pages:
         if all(case.pages is not pages for case in cases):
-            raise ValueError(
-                f"{pages} goes with none of the other choices: it goes with pageable ({', '.join(PAGE_STATES[pages])})"
-            )
+            ways = ", ".join(PAGE_STATES[pages])
+            raise ValueError(f"{pages} goes with none of the other choices: it is of pageable memory ({ways})")
     if plan.staging != Staging() and STAGED not in measured:
         raise ValueError(f"threads and slot are of the {STAGED} engine, which is not chosen")
     if plan.staging.slot is not None and plan.staging.slot < SMALLEST_SLOT:
@@ -238,10 +237,20 @@ def page_states(*, first_touch: bool, huge_pages: bool) -> tuple[Pages, ...]:
 
 
 def _partners(word: str) -> str:
-    """What a kind, an engine or a direction goes with."""
-    ways: dict[tuple[str, ...], list[str]] = {}
-    for kind, engines in CELLS.items():
-        for engine, directions in engines.items():
-            if word in (kind, engine, *directions):
-                ways.setdefault((engine, *directions), []).append(kind)
-    return "; ".join(f"{', '.join(kinds)} by {way[0]} ({', '.join(way[1:])})" for way, kinds in ways.items())
+    """What a kind, an engine or a direction goes with, in words."""
+    cells = [(kind, engine, ways) for kind, engines in CELLS.items() for engine, ways in engines.items()]
+    if word in CELLS:
+        by = (f"by {engine} ({', '.join(ways)})" for kind, engine, ways in cells if kind == word)
+        return f"it is copied {' or '.join(by)}"
+    if word in ENGINES:
+        of = (f"{kind} memory ({', '.join(ways)})" for kind, engine, ways in cells if engine == word)
+        return f"it copies {' or '.join(of)}"
+    kinds: dict[str, list[str]] = {}
+    for kind, engine, ways in cells:
+        if word in ways:
+            kinds.setdefault(engine, []).append(kind)
+    return f"it is for {'; '.join(f'{_listed(some)} memory by {engine}' for engine, some in kinds.items())}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(words)

@@ -58,7 +58,7 @@ def estimate_run(suite: str, plans: Sequence[Plan], *, backend: str, device: int
 
     Args:
         suite: What the user asked for.
-        plans: At least one, each with a case.
+        plans: At least one, each with a case or memory to have ready.
         backend: Which device will be used.
         device: Number of the device.
     """
@@ -100,7 +100,8 @@ def _copy_section(plan: BandwidthPlan, setup: SetupPlan) -> PlannedSection:
     setups = tuple(_setup(one, setup.effort.least) for one in setup.setups)
     seconds = _bounded(sum(_trial_seconds(case) for case in plan.cases()), effort)
     setup_s = _bounded(sum(_STEPS * one.size_bytes / TOUCH_BYTES_PER_S for one in setup.setups), setup.effort)
-    return PlannedSection(copies + setups, plan.time_budget_s, seconds + setup_s, _sought(effort))
+    sought = _sought(effort) if copies else None
+    return PlannedSection(copies + setups, plan.time_budget_s, seconds + setup_s, sought)
 
 
 def _bounded(round_s: float, effort: Effort) -> float:

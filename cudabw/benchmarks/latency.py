@@ -28,6 +28,7 @@ from cudabw.copying.copy_list import CopyList
 from cudabw.copying.many_copies import BatchCopy, GraphCopy, LoopedCopies
 from cudabw.copying.scatter_copy import ScatterCopier
 from cudabw.errors import CudabwError, Interrupted
+from cudabw.measuring.full_speed import FullSpeed
 from cudabw.measuring.quiet import collector_off, disturbances
 from cudabw.measuring.sampling import Rounds
 from cudabw.measuring.slowdown import SlowdownWatch, no_slowdowns
@@ -126,6 +127,7 @@ class _Run:
         self._places = places
         self._plan = plan
         self._slowdowns = SlowdownWatch(slowdowns)
+        self._full_speed = FullSpeed(device.driver.now)
         self._taking = taking
         self._random = np.random.default_rng(plan.seed)
         self._cells = {cell: [CaseDraws(case, plan.effort) for case in cell.cases()] for cell in plan.cells()}
@@ -144,6 +146,7 @@ class _Run:
             interrupted=ending.interrupted,
             error=ending.error,
             small_copies=small_copies_of(cases),
+            cpu_speed=self._full_speed.found(),
         )
 
     def _take_all(self) -> str | None:
@@ -185,9 +188,10 @@ class _Run:
                     draws.trials.append(self._take_undisturbed(draws, memory))
 
     def _take_undisturbed(self, draws: CaseDraws, memory: Memory) -> CopyTrial:
-        """A trial of a case; again while the GPU is slowed down, a few times."""
+        """A trial of a case; again while the GPU is slowed down, or the CPU was, a few times."""
+        take = partial(self._slowdowns.over, partial(self._take_case, draws, memory))
         while True:
-            trial, slowed_by = self._slowdowns.over(partial(self._take_case, draws, memory))
+            trial, slowed_by = self._full_speed.take(take)
             if not draws.slow.repeats(slowed_by):
                 return trial
 

@@ -59,7 +59,7 @@ def _measure(plans: Sequence[Plan], session: Session) -> Outcome:
     copies = [plan for plan in plans if isinstance(plan, BandwidthPlan)]
     outcome = run_bandwidth(
         session.device,
-        copies,
+        [plan for plan in copies if plan.cases()],
         session.observer,
         sample_link=session.sample_link,
         slowdowns=session.slowdowns,

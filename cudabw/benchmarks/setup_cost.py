@@ -101,8 +101,8 @@ def setup_plans(plans: Iterable[BandwidthPlan]) -> tuple[SetupPlan, ...]:
     seen: set[str] = set()
     found = []
     for plan in plans:
-        wanted = [Setup(kind, size, kind in plan.named) for kind in plan.kinds for size in plan.sizes]
-        new = tuple(setup for setup in wanted if plan.setup_cost and setup.id not in seen)
+        wanted = [Setup(kind, size, kind in plan.named) for kind in plan.setup_kinds for size in plan.sizes]
+        new = tuple(setup for setup in wanted if setup.id not in seen)
         seen |= {setup.id for setup in new}
         found.append(SetupPlan(new, _fixed(plan.effort), plan.seed))
     return tuple(found)

@@ -74,8 +74,9 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
     kinds = settings.get("kinds", DEFAULT_KINDS)
     engines = settings.get("engines", ())
     named = {*(kinds if "kinds" in settings and kinds != ALL else ()), *(engines if engines != ALL else ())}
+    kinds = KINDS if kinds == ALL else kinds
     plan = BandwidthPlan(
-        kinds=KINDS if kinds == ALL else kinds,
+        kinds=kinds,
         directions=settings.get("directions", DIRECTIONS),
         sizes=settings.get("sizes", (DEFAULT_SIZE,)),
         **_effort(settings),
@@ -83,7 +84,7 @@ def _bandwidth_plan(settings: Mapping[str, Any]) -> BandwidthPlan:
         engines=ENGINES if engines == ALL else engines,
         staging=Staging(settings.get("threads"), settings.get("slot")),
         pages=page_states(first_touch=settings.get("first_touch", False), huge_pages=settings.get("huge_pages", False)),
-        setup_cost=settings.get("setup_cost", False),
+        setup_kinds=kinds if settings.get("setup_cost", False) else (),
     )
     return on_nodes(plan, settings.get("numa"))
 
@@ -175,7 +176,8 @@ def plans_of(suite: Suite) -> tuple[Plan, ...]:
     """The plans that a suite's sections mean, in their order.
 
     A kind of memory, or a set of arguments, whose cases are all in earlier sections is left out, as sections easily
-    come to be when a flag gives them the same sizes.
+    come to be when a flag gives them the same sizes. What it costs to have it ready is measured all the same, where the
+    section says so.
 
     Raises:
         ConfigurationError: Only some cases of a kind are in an earlier section too; a result can hold a case only once.
@@ -192,7 +194,7 @@ def plans_of(suite: Suite) -> tuple[Plan, ...]:
                     hint="Give each section kinds, directions or sizes of its own.",
                 )
         titles |= {case.id: section.title for case in plan.cases()}
-        plans += [plan] if plan.cases() else []
+        plans += [plan] if plan.cases() or (isinstance(plan, BandwidthPlan) and plan.setup_kinds) else []
     return tuple(plans)
 
 

@@ -152,8 +152,9 @@ def command(
     if chart and (as_json or Path(STDOUT) in outputs):
         raise UsageError("--chart draws under the table, and --json prints no table")
     named = _named_kinds(kinds)
+    measured = tuple(_KINDS) if all_kinds else named or DEFAULT_KINDS
     plan = BandwidthPlan(
-        kinds=tuple(_KINDS) if all_kinds else named or DEFAULT_KINDS,
+        kinds=measured,
         directions=[way for way in ALL_DIRECTIONS if way in (directions or DIRECTIONS)],
         sizes=tuple(dict.fromkeys(chain.from_iterable(sizes))) or (DEFAULT_SIZE,),
         trials=effort.trials,
@@ -165,7 +166,7 @@ def command(
         level=effort.level or Level.DEFAULT,
         precision=effort.precision,
         pages=page_states(first_touch=first_touch, huge_pages=huge_pages),
-        setup_cost=setup_cost,
+        setup_kinds=measured if setup_cost else (),
     )
     plan = on_nodes(plan, numa)
     _require_sense(plan)

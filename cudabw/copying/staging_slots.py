@@ -14,14 +14,12 @@ from cudabw.copying.staging_programs import FUNCTIONS, WAIT, Places, cut, progra
 from cudabw.errors import CudabwError
 from cudabw.runtime.event import Event
 from cudabw.runtime.memory import PinnedBuffer
-from cudabw.runtime.resources import resources
+from cudabw.runtime.resources import Closing, resources
 from cudabw.runtime.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import ExitStack
-    from types import TracebackType
-    from typing import Self
 
     from cudabw.copying.call_rows import Calls
     from cudabw.copying.claims import Pieces
@@ -179,7 +177,7 @@ class _Order:
     settling: Calls
 
 
-class Crew:
+class Crew(Closing):
     """Workers that wait for copies to take part in.
 
     A crew that nobody refers to any more lets its threads end.
@@ -313,14 +311,6 @@ class Crew:
         dismiss()
         for thread in threads:
             thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _meet(meeting: Calls) -> None:

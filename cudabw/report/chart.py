@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from cudabw.results.model import CaseResult, DeviceInfo, RunResult
 
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
-_SHORTEST: Final = 8
+_SHORTEST: Final = 3
+_READABLE: Final = 8
+"""Names are broken before bars become shorter than this."""
 _LONGEST: Final = 40
 _GAP: Final = 2
-_HEADING: Final = len("GB/s")
+_LONGEST_WORD: Final = len("write-combined,")
+"""Where a name is broken."""
 
 
 def print_run_and_chart(result: RunResult, console: Console) -> None:
@@ -75,14 +78,17 @@ def _chart(cases: Sequence[CaseResult], directions: Sequence[str], whole: float,
     rows = _rows(cases)
     names = max(len(name) for name, _ in rows)
     sizes = max(len(format_size(size)) for *_, size in rows)
-    figures = max(_HEADING, *(len(_figure(case)) for case in cases))
-    length = (width - names - sizes - 2 * _GAP) // len(shown) - figures - 2 * _GAP
+    headings = [f"{way.rpartition('-')[2]}\nGB/s" for way in shown]
+    figures = sum(max(_width(heading), *(len(_figure(case)) for case in cases)) for heading in headings)
+    # A gap stands behind every column, of which the last one's is half as wide.
+    rest = width - sizes - figures - _GAP * (1 + 2 * len(shown)) - 1
+    length = max((rest - names) // len(shown), min((rest - _LONGEST_WORD) // len(shown), _READABLE))
     length = min(max(length, _SHORTEST), _LONGEST)
     table = new_table(symbols)
-    table.add_column("Memory", no_wrap=True)
+    table.add_column("Memory", max_width=max(rest - length * len(shown), _LONGEST_WORD))
     table.add_column("Size", justify="right", no_wrap=True)
-    for way in shown:
-        table.add_column(f"{way.rpartition('-')[2]}\nGB/s", justify="right", no_wrap=True, style="bold")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True, style="bold")
         table.add_column("", no_wrap=True, style="cyan", min_width=length)
     before = ""
     for (name, size), row in rows.items():
@@ -95,6 +101,10 @@ def _chart(cases: Sequence[CaseResult], directions: Sequence[str], whole: float,
         )
         before = name
     return table
+
+
+def _width(heading: str) -> int:
+    return max(map(len, heading.split("\n")))
 
 
 def _rows(cases: Iterable[CaseResult]) -> Mapping[tuple[str, int], Mapping[str, CaseResult]]:

@@ -49,11 +49,11 @@ def print_latency(result: RunResult, console: Console) -> None:
         print_line(Text(symbols.fold(line), style="bold"), console)
     for caption, table in _tables(result, numbers, symbols):
         console.print()
-        console.print(Text(symbols.fold(caption), style="dim"))
+        print_line(Text(symbols.fold(caption), style="dim"), console)
         print_whole(table, console)
     console.print()
     for line in explain(result):
-        console.print(Text(symbols.fold(line), style="dim"))
+        print_line(Text(symbols.fold(line), style="dim"), console)
     for note in write_notes(cases, numbers, symbols):
         print_line(note, console)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from cudabw.report.launch_words import software
+from cudabw.report.launch_words import held_on, software
 from cudabw.report.notes import count_outliers, format_trials
 from cudabw.results.latency import Way
 from cudabw.units import format_size
@@ -82,17 +82,15 @@ def explain(result: RunResult) -> Iterable[str]:
         return
     several = any(len(case.trials) > 1 for case in measured)
     rest = f"medians of {format_trials(measured)}, ± a 99 % interval" if several else "one trial"
-    yield f"{rest.capitalize()}; each with fresh memory, in shuffled order. Every byte was verified after every batch."
+    yield f"{rest.capitalize()}; each with fresh memory, in shuffled order."
+    yield "Every byte was verified after every batch."
     if one:
-        yield (
-            "End to end: the driver's call and the wait for it, by the host's clock; call: the call alone. Queued: "
-            "one of many in a row, by the device's events behind a gate; where a copy holds the host, by its clock."
-        )
+        yield "End to end: the driver's call and the wait for it, by the host's clock; call: the call alone."
+        yield "Queued: one of many in a row, by events behind a gate; where a copy holds the host, by the host's clock."
     if many:
-        yield (
-            "Loop: a call for each copy; batch: one cuMemcpyBatchAsync; graph: one launch of a captured loop; kernel: "
-            "one launch that reads all addresses from a table and reaches pinned memory itself. By the host's clock."
-        )
+        yield "Loop: a call for each copy; batch: one cuMemcpyBatchAsync; graph: one launch of a captured loop;"
+        yield "kernel: one launch that reads all addresses from a table and reaches pinned memory itself."
+        yield "All of these by the host's clock."
     if many and not _has_crossovers(result):
         yield "From where on which way is worth it takes two trials and two points."
     if result.device is not None and result.device.emulated:
@@ -101,6 +99,7 @@ def explain(result: RunResult) -> Iterable[str]:
     outliers = count_outliers(times, "samples")
     if outliers is not None:
         yield outliers
+    yield from held_on(result)
     yield software(result)
 
 

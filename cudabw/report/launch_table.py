@@ -48,11 +48,11 @@ def print_launches(result: RunResult, console: Console) -> None:
         print_line(Text(symbols.fold(line), style="bold"), console)
     for caption, table in _tables(result, numbers, symbols):
         console.print()
-        console.print(Text(symbols.fold(caption), style="dim"))
+        print_line(Text(symbols.fold(caption), style="dim"), console)
         print_whole(table, console)
     console.print()
     for line in explain(result):
-        console.print(Text(symbols.fold(line), style="dim"))
+        print_line(Text(symbols.fold(line), style="dim"), console)
     for note in write_notes(cases, numbers, symbols):
         print_line(note, console)
 
@@ -66,7 +66,7 @@ def _above(result: RunResult) -> Iterable[str]:
 def _tables(result: RunResult, numbers: Numbers, symbols: Symbols) -> Iterable[tuple[str, Table]]:
     by_set = [list(cases) for _, cases in groupby(result.launch_cases, key=lambda case: (case.arg_type, case.args))]
     yield (
-        "One launch in µs: the call (submit), in bursts until done (sustained), with waiting for it (+ wait)",
+        "One launch in µs: the call (submit), in bursts (sustained), waited for (+ wait)",
         (_mode_table(by_set, numbers, symbols)),
     )
     if any(case.difference for case in result.launch_cases):

@@ -72,11 +72,9 @@ def explain(result: RunResult) -> Iterable[str]:
     several = any(len(case.trials) > 1 for case in measured)
     rest = f"medians of {format_trials(measured)}, ± a 99 % interval" if several else "one trial"
     yield f"{rest.capitalize()}; each with a freshly loaded null kernel, modes in pairs (ABBA)."
-    yield (
-        "bare: the driver's function alone; prepared: converted and packed once; packed: converted once, packed each "
-        "time; converted: kernel(*args); specialised: kernel.specialise(*args)(*args), converted twice; rebound: "
-        "prepared, with one argument bound anew each time."
-    )
+    yield "bare: the driver's function alone; prepared: converted and packed once; packed: converted once, packed anew;"
+    yield "converted: kernel(*args); specialised: kernel.specialise(*args)(*args), converted twice;"
+    yield "rebound: prepared, with one argument bound anew each time."
     if result.device is not None and result.device.emulated:
         yield "Emulated: the driver's share of each time is emulated, the conversion share is real."
     if any(case.arg_type == "mixed" for case in result.launch_cases):
@@ -87,10 +85,8 @@ def explain(result: RunResult) -> Iterable[str]:
     outliers = count_outliers((case.submit_s for case in result.launch_cases), "bursts")
     if outliers is not None:
         yield outliers
-    yield (
-        f"Bursts of {found.launches_per_burst} launches, drained between; {_queue(found.queue)}. "
-        f"Garbage collector {found.collector}."
-    )
+    yield f"Bursts of {found.launches_per_burst} launches, drained between; {_queue(found.queue)}."
+    yield f"Garbage collector {found.collector}."
     yield from held_on(result)
     yield software(result)
 
@@ -117,13 +113,11 @@ def held_on(result: RunResult) -> Iterable[str]:
     if speed is None:
         return
     slow = f" ({speed.slow_at_first} of {speed.usable} were slow at first)" if speed.slow_at_first else ""
-    line = f"The thread was held on one CPU at a time that ran at full speed{slow}"
+    yield f"The thread was held on one CPU at a time that ran at full speed{slow}."
     if speed.repeated:
         trials = "1 trial was" if speed.repeated == 1 else f"{speed.repeated} trials were"
-        line += f"; {trials} taken again because it slowed down"
-    if speed.kept:
-        line += f"; {speed.kept} of {speed.trials} trials were kept although it did so each time"
-    yield f"{line}."
+        kept = f"{speed.kept} of {speed.trials} were kept all the same"
+        yield f"{trials} taken again because the CPU slowed down; {kept}."
 
 
 def software(result: RunResult) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CAPTIONS: Final[Mapping[Bound, str]] = {
     Bound.MIN_RATE: "Rate in GB/s, at least",
     Bound.MIN_LINK: "Share of the link in %, at least",
-    Bound.MAX_TIME: "The call of a launch (submit) in µs, at most",
+    Bound.MAX_TIME: "The call of a launch (submit) or a small copy in µs, at most",
     Bound.MAX_PER_ARGUMENT: "Converting each further argument in ns, at most",
 }
 
@@ -58,7 +58,7 @@ def print_limits(result: RunResult, console: Console) -> None:
     for bound, rows in by_bound.items():
         if rows:
             console.print()
-            console.print(Text(symbols.fold(_CAPTIONS[bound]), style="dim"))
+            print_line(Text(symbols.fold(_CAPTIONS[bound]), style="dim"), console)
             print_whole(_table(rows, result, notes, symbols), console)
     console.print()
     print_line(Text(_RULE, style="dim"), console)
@@ -84,8 +84,7 @@ def limit_label(found: LimitResult, result: RunResult) -> str:
         return found.cases
     if found.bound is Bound.MAX_PER_ARGUMENT:
         return f"{found.of.rpartition('/')[2]} arguments"
-    label = next((label_of(case) for case in result.cases if case.id == found.of), found.of)
-    return label.replace("bidirectional-", "both ways ")
+    return next((label_of(case) for case in result.cases if case.id == found.of), found.of)
 
 
 def describe_limit(found: LimitResult) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from cudabw.report.console import new_table, symbols_for
+from cudabw.report.console import new_table, print_whole, symbols_for
 from cudabw.report.memory_words import memory_label
 from cudabw.results.plan import PlannedCase, PlannedCopies, PlannedLaunch, PlannedSetup
 from cudabw.units import format_about_size, format_rate, format_size
@@ -38,7 +38,7 @@ def print_plan(plan: RunPlan, console: Console) -> None:
     )
     for table in tables:
         if table.row_count:
-            console.print(table)
+            print_whole(table, console)
             console.print()
     for line in _footer(plan):
         console.print(line, soft_wrap=True)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import matplotlib.style
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from cudabw.errors import UsageError
 from cudabw.report.curves import curves_of, is_sweep
-from cudabw.report.plot_bandwidth import bandwidth_rows, draw_bandwidth
-from cudabw.report.plot_launches import argument_types, draw_launches, highest_of, launch_rows
+from cudabw.report.plot_bandwidth import BandwidthRow, bandwidth_rows, draw_bandwidth
+from cudabw.report.plot_launches import LaunchRow, argument_types, draw_launches, highest_of, launch_rows
 from cudabw.report.plot_style import FAINT, FILE_DASHES, STYLE
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
 MOST_SOURCES: Final = len(FILE_DASHES)
 
-_PANEL_WIDTH: Final = 4.1
-_LEGEND_WIDTH: Final = 2.0
-_ROW_HEIGHT: Final = 3.5
+_PANEL_WIDTH: Final = 3.7
+_NAMES_WIDTH: Final = 2.0
+"""Beside the panels."""
+_CAPTION_HEIGHT: Final = 0.2
 _DOTS_PER_INCH: Final = 160
 """Of a PNG."""
 
@@ -86,16 +88,19 @@ def _require_something(source: Source) -> None:
 def _figure(sources: Sequence[Source]) -> Figure:
     copies = bandwidth_rows([source for source in sources if is_sweep(source.result)])
     launches = launch_rows(sources)
-    columns = [*(row.columns for row in copies), *(row.columns for row in launches)]
-    size = (_PANEL_WIDTH * max(columns) + _LEGEND_WIDTH, _ROW_HEIGHT * len(columns))
-    figure = Figure(figsize=size, layout="constrained")
-    parts = iter(figure.subfigures(len(columns), 1, squeeze=False)[:, 0])
+    rows: Sequence[BandwidthRow | LaunchRow] = [*copies, *launches]
+    heights = [row.inches for row in rows]
+    size = (_PANEL_WIDTH * max(row.columns for row in rows) + _NAMES_WIDTH, sum(heights) + _CAPTION_HEIGHT)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.08))
+    parts = iter(figure.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0])
     for copy_row in copies:
-        draw_bandwidth(copy_row, max(columns), next(parts), _title)
+        draw_bandwidth(copy_row, next(parts), _title)
+    runs = {row.source.label for row in launches}
     for launch_row in launches:
-        caption = f" ({launch_row.source.label})" if len(launches) > 1 else ""
-        draw_launches(launch_row, max(columns), highest_of(launches), next(parts), _title, caption)
-    figure.supxlabel(_caption(sources), x=0.008, ha="left", fontsize=8, color=FAINT)
+        caption = f" ({launch_row.source.label})" if len(runs) > 1 else ""
+        draw_launches(launch_row, highest_of(launches), next(parts), _title, caption)
+    marks = " and ".join([*(["bands"] if copies else []), *(["whiskers"] if launches else [])])
+    figure.supxlabel(_caption(sources, marks), x=0.008, ha="left", fontsize=8, color=FAINT)
     return figure
 
 
@@ -110,15 +115,11 @@ def _title(what: str, sources: Sequence[Source]) -> str:
     return " · ".join([what, ", ".join(shown)]) if shown else what
 
 
-def _caption(sources: Sequence[Source]) -> str:
+def _caption(sources: Sequence[Source], marks: str) -> str:
     trials = [len(case.trials) for source in sources for case in source.result.cases if case.trials]
     few, most = min(trials, default=0), max(trials, default=0)
     number = f"{most}" if few == most else f"{few} to {most}"
-    return (
-        f"Medians of {number} trials; bands and whiskers: their 99 % interval."
-        if most > 1
-        else "One trial; no interval."
-    )
+    return f"Medians of {number} trials; {marks}: their 99 % interval." if most > 1 else "One trial; no interval."
 
 
 def _saved(figure: Figure, title: str, as_format: str) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cudabw.report.curves import PANELS, Curve, curves_of
+from cudabw.report.plot_labels import LINE_INCHES, name_lines
 from cudabw.report.plot_style import (
     BLACK,
     ENGINE_DASHES,
@@ -19,7 +20,6 @@ from cudabw.report.plot_style import (
     MARKERS,
     PAGES_MARKERS,
     panels_of,
-    set_legend,
     set_title,
 )
 from cudabw.units import format_rate, format_size
@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     from cudabw.report.plot import Source
     from cudabw.results.model import Link
 
-_MOST_TICKS: Final = 6
+_MOST_TICKS: Final = 5
+_PANEL_INCHES: Final = 2.4
+"""How high a panel is, unless it has more lines than can be named beside it."""
+_AROUND_INCHES: Final = 1.1
+"""What titles above and sizes below take."""
 _HEADROOM: Final = 1.06
 """Above the highest line, for its name."""
 _MOST_BAND: Final = 1.5
@@ -41,7 +45,7 @@ _MOST_BAND: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BandwidthRow:
     """Panels side by side.
 
     Attributes:
@@ -59,30 +63,44 @@ class Row:
         """How many panels."""
         return len(self.panels)
 
+    @property
+    def panel_inches(self) -> float:
+        """How high its panels are, so that there is room beside them for the name of every line."""
+        names = {(number, curve.label) for number, source in enumerate(self.sources) for curve in self.curves(source)}
+        return max(_PANEL_INCHES, LINE_INCHES * len(names))
 
-def bandwidth_rows(sources: Sequence[Source]) -> list[Row]:
+    @property
+    def inches(self) -> float:
+        """How high it is."""
+        return self.panel_inches + _AROUND_INCHES
+
+    def curves(self, source: Source) -> list[Curve]:
+        """What is drawn of a run."""
+        return [curve for way in self.panels for curve in _curves(source, way)]
+
+
+def bandwidth_rows(sources: Sequence[Source]) -> list[BandwidthRow]:
     """The rows that the curves of some runs fill."""
     rows = []
     for title, panels in PANELS:
         drawn = {way: name for way, name in panels.items() if any(_curves(source, way) for source in sources)}
         if drawn:
             measured = [source for source in sources if any(_curves(source, way) for way in drawn)]
-            rows.append(Row(title, drawn, measured))
+            rows.append(BandwidthRow(title, drawn, measured))
     return rows
 
 
-def draw_bandwidth(row: Row, columns: int, figure: SubFigure, title: Callable[[str, Sequence[Source]], str]) -> None:
+def draw_bandwidth(row: BandwidthRow, figure: SubFigure, title: Callable[[str, Sequence[Source]], str]) -> None:
     """Draw one row.
 
     Args:
         row: What to draw.
-        columns: How many panels the longest row has.
         figure: Where.
         title: Adds the device to what is shown.
     """
     set_title(figure, title(row.title, row.sources))
-    panels = panels_of(figure, row.columns, columns)
-    kinds = {curve.label for source in row.sources for way in row.panels for curve in _curves(source, way)}
+    panels = panels_of(figure, row.columns)
+    kinds = {curve.label for source in row.sources for curve in row.curves(source)}
     for axes, (direction, name) in zip(panels, row.panels.items(), strict=True):
         axes.set_title(name)
         for number, source in enumerate(row.sources):
@@ -93,8 +111,7 @@ def draw_bandwidth(row: Row, columns: int, figure: SubFigure, title: Callable[[s
     panels[0].set_ylabel("GB/s")
     highest = max(float(np.max(line.get_ydata())) for axes in panels for line in axes.get_lines())
     panels[0].set_ylim(0, min(panels[0].get_ylim()[1], highest * _MOST_BAND) * _HEADROOM)
-    # The panel with most lines has one of each.
-    set_legend(figure, max(panels, key=lambda axes: len(axes.get_lines())))
+    name_lines(panels, row.panel_inches)
 
 
 def _curves(source: Source, direction: str) -> tuple[Curve, ...]:
@@ -105,7 +122,7 @@ def _sizes(source: Source, direction: str) -> list[int]:
     return [point.size_bytes for curve in _curves(source, direction) for point in curve.points]
 
 
-def _look(curve: Curve, number: int, source: Source, row: Row, *, alone: bool) -> dict[str, Any]:
+def _look(curve: Curve, number: int, source: Source, row: BandwidthRow, *, alone: bool) -> dict[str, Any]:
     """How a curve is drawn: colour tells kinds apart, marks engines and pages, dashes files, or the nodes of one file.
 
     Where all is of one kind, colour tells files apart.

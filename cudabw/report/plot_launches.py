@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from cudabw.report.plot_style import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION, panels_of, set_legend, set_title
+from cudabw.report.plot_style import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION, panels_of, set_title
 from cudabw.results.launch import NO_ARGUMENTS, Mode
 
 if TYPE_CHECKING:
@@ -35,11 +35,13 @@ _POINTS: Final = (
 """Beside each other, so that their whiskers do not overlap."""
 
 _BAR: Final = 0.62
+_MOST_PANELS: Final = 3
+_ROW_INCHES: Final = 3.5
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The launches of one run: a panel for each kind of arguments."""
+class LaunchRow:
+    """Launches of one run: a panel for each kind of arguments."""
 
     source: Source
     panels: Sequence[str]
@@ -49,11 +51,21 @@ class Row:
         """How many panels."""
         return len(self.panels)
 
+    @property
+    def inches(self) -> float:
+        """How high it is."""
+        return _ROW_INCHES
 
-def launch_rows(sources: Sequence[Source]) -> list[Row]:
-    """A row for each run that launched with several numbers of arguments."""
-    rows = (Row(source, argument_types(source.result)) for source in sources)
-    return [row for row in rows if row.panels]
+
+def launch_rows(sources: Sequence[Source]) -> list[LaunchRow]:
+    """A row for each run that launched with several numbers of arguments, or more if it has many kinds of them."""
+    return [LaunchRow(source, types) for source in sources for types in _evenly(argument_types(source.result))]
+
+
+def _evenly(types: Sequence[str]) -> list[Sequence[str]]:
+    """In as few rows as may be, whose lengths differ by one at most."""
+    rows = -(-len(types) // _MOST_PANELS)
+    return [types[len(types) * row // rows : len(types) * (row + 1) // rows] for row in range(rows)]
 
 
 def argument_types(result: RunResult) -> list[str]:
@@ -63,8 +75,7 @@ def argument_types(result: RunResult) -> list[str]:
 
 
 def draw_launches(
-    row: Row,
-    columns: int,
+    row: LaunchRow,
     highest: float,
     figure: SubFigure,
     title: Callable[[str, Sequence[Source]], str],
@@ -74,14 +85,13 @@ def draw_launches(
 
     Args:
         row: What to draw.
-        columns: How many panels the longest row has.
         highest: The longest time in any row, in seconds, so that all rows have one scale.
         figure: Where.
         title: Adds the device to what is shown.
         caption: The run, where there are several.
     """
     set_title(figure, title("Kernel launches from Python", [row.source]) + caption)
-    panels = panels_of(figure, row.columns, columns)
+    panels = panels_of(figure, row.columns)
     for axes, arg_type in zip(panels, row.panels, strict=True):
         axes.set_title(f"{arg_type} arguments")
         axes.set_xlabel("number of arguments")
@@ -90,10 +100,10 @@ def draw_launches(
         _draw_modes(axes, row.source.result, arg_type)
     panels[0].set_ylabel("µs for one launch")
     panels[0].set_ylim(0, highest * 1e6 * 1.08)
-    set_legend(figure, panels[0])
+    _set_legend(figure, panels[0])
 
 
-def highest_of(rows: Sequence[Row]) -> float:
+def highest_of(rows: Sequence[LaunchRow]) -> float:
     """The longest time that rows draw, in seconds."""
     return max(
         max(seconds.median, seconds.high or 0.0)
@@ -103,6 +113,14 @@ def highest_of(rows: Sequence[Row]) -> float:
         for seconds in [case.submit_s]
         if seconds is not None and any(case.mode is mode for mode, *_ in _POINTS)
     )
+
+
+def _set_legend(figure: SubFigure, axes: Axes) -> None:
+    """Beside the last panel, from the top down as bars are stacked."""
+    handles, labels = axes.get_legend_handles_labels()
+    entries = dict(zip(labels, handles, strict=True))
+    order = [*(label for *_, label in _POINTS), *(stage for stage, *_ in reversed(_STAGES))]
+    figure.legend([entries[label] for label in order], order, loc="outside right center", alignment="left")
 
 
 def _sets(result: RunResult) -> Sequence[ArgumentSetResult]:

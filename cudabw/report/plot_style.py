@@ -82,17 +82,7 @@ def set_title(figure: SubFigure, title: str) -> None:
     figure.suptitle(title, x=0.008, ha="left", fontsize=11.5, fontweight="bold")
 
 
-def panels_of(figure: SubFigure, number: int, of: int) -> Sequence[Axes]:
-    """Panels side by side, as wide as those of the row that has most of them."""
-    panels = figure.subplots(1, of, sharey=True, squeeze=False)[0]
-    for unused in panels[number:]:
-        unused.remove()
-    shown: Sequence[Axes] = panels[:number]
-    return shown
-
-
-def set_legend(figure: SubFigure, axes: Axes, title: str = "") -> None:
-    """One legend for a row of panels, beside the last one, so that it hides no line."""
-    handles, labels = axes.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    figure.legend(unique.values(), unique.keys(), title=title or None, loc="outside right center", alignment="left")
+def panels_of(figure: SubFigure, number: int) -> Sequence[Axes]:
+    """Panels of one scale side by side, which fill the row."""
+    panels: Sequence[Axes] = figure.subplots(1, number, sharey=True, squeeze=False)[0]
+    return panels

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _USUAL_ENGINE = "driver"
 
+_NODES_BY_NAME = {"/node-auto": " on the device's node", "/node-all": " on each node"}
+"""What ids end with where nodes were not asked for by number; which they are may not be known."""
+
 
 class Quantity(Enum):
     """What a figure is, and its unit."""
@@ -75,10 +78,15 @@ def label_of(case: Case) -> str:
     if isinstance(case, CaseResult):
         pages = "" if case.pages is Pages.WARM else f" {case.pages}"
         engine = "" if case.engine == _USUAL_ENGINE else f" {case.engine}"
-        node = "" if case.numa_node is None else f" on node {case.numa_node}"
-        return f"{case.kind}{pages}{engine} {case.direction} {size}{node}"
+        direction = case.direction.replace("bidirectional-", "both ways ")
+        return f"{case.kind}{pages}{engine} {direction} {size}{_node_of(case)}"
     if isinstance(case, SetupCase):
         return f"set up {case.kind} {size}"
     if isinstance(case, LatencyCase):
         return f"{case.kind} {case.direction} {size} {str(case.pace).replace('_', ' ')}"
     return f"{case.kind} {case.direction} {case.copies} x {size} {case.way}"
+
+
+def _node_of(case: CaseResult) -> str:
+    known = "" if case.numa_node is None else f" on node {case.numa_node}"
+    return next((words for end, words in _NODES_BY_NAME.items() if case.id.endswith(end)), known)

@@ -276,14 +276,17 @@ def test_huge_pages_that_the_system_did_not_give_are_said_and_missing(huge, docu
 @pytest.mark.parametrize(
     ("arguments", "goes"),
     [
-        (("--pinned", "--first-touch"), "first-touch goes with none of the other choices: it goes with pageable (d2h)"),
+        (
+            ("--pinned", "--first-touch"),
+            "first-touch goes with none of the other choices: it is of pageable memory (d2h)",
+        ),
         (
             ("--first-touch", "--direction", "h2d"),
-            "first-touch goes with none of the other choices: it goes with pageable (d2h)",
+            "first-touch goes with none of the other choices: it is of pageable memory (d2h)",
         ),
         (
             ("--mapped", "--huge-pages"),
-            "huge-pages goes with none of the other choices: it goes with pageable (h2d, d2h)",
+            "huge-pages goes with none of the other choices: it is of pageable memory (h2d, d2h)",
         ),
     ],
 )
@@ -645,11 +648,11 @@ def test_an_unknown_or_abbreviated_option_or_choice_is_refused(command, argument
     [
         (
             ["--pinned", "--engine", "kernel"],
-            "kernel goes with none of the other choices: it goes with mapped by kernel (h2d, d2h)",
+            "kernel goes with none of the other choices: it copies mapped memory (h2d, d2h)",
         ),
         (
             ["--mapped", "--engine", "staged", "--engine", "kernel"],
-            "staged goes with none of the other choices: it goes with pageable by staged (h2d, d2h)",
+            "staged goes with none of the other choices: it copies pageable memory (h2d, d2h)",
         ),
         (["--threads", "3"], "threads and slot are of the staged engine, which is not chosen"),
         (["--engine", "staged", "--slot", "3B"], "a slot has 64 KiB or more, not 3 B"),

@@ -57,13 +57,13 @@ pinned       8   0.00   0.00    6.02
 pinned      32   0.00   0.00    6.08
 pinned     128   0.00   0.00    6.31
 
-Medians of 8 trials, ± a 99 % interval; each with fresh memory, in shuffled order. Every byte was verified after every
-batch.
-End to end: the driver's call and the wait for it, by the host's clock; call: the call alone. Queued: one of many in a
-row, by the device's events behind a gate; where a copy holds the host, by its clock.
-Loop: a call for each copy; batch: one cuMemcpyBatchAsync; graph: one launch of a captured loop; \
-kernel: one launch that
-reads all addresses from a table and reaches pinned memory itself. By the host's clock.
+Medians of 8 trials, ± a 99 % interval; each with fresh memory, in shuffled order.
+Every byte was verified after every batch.
+End to end: the driver's call and the wait for it, by the host's clock; call: the call alone.
+Queued: one of many in a row, by events behind a gate; where a copy holds the host, by the host's clock.
+Loop: a call for each copy; batch: one cuMemcpyBatchAsync; graph: one launch of a captured loop;
+kernel: one launch that reads all addresses from a table and reaches pinned memory itself.
+All of these by the host's clock.
 Emulated: threads and host memory play the device, so that no time here is a GPU's.
 """
 
@@ -86,11 +86,13 @@ Memory    Copies  Batch
 ------------------------
 pageable      32   0.00
 
-One trial; each with fresh memory, in shuffled order. Every byte was verified after every batch.
-End to end: the driver's call and the wait for it, by the host's clock; call: the call alone. Queued: one of many in a
-row, by the device's events behind a gate; where a copy holds the host, by its clock.
-Loop: a call for each copy; batch: one cuMemcpyBatchAsync; graph: one launch of a captured loop; kernel: one launch that
-reads all addresses from a table and reaches pinned memory itself. By the host's clock.
+One trial; each with fresh memory, in shuffled order.
+Every byte was verified after every batch.
+End to end: the driver's call and the wait for it, by the host's clock; call: the call alone.
+Queued: one of many in a row, by events behind a gate; where a copy holds the host, by the host's clock.
+Loop: a call for each copy; batch: one cuMemcpyBatchAsync; graph: one launch of a captured loop;
+kernel: one launch that reads all addresses from a table and reaches pinned memory itself.
+All of these by the host's clock.
 From where on which way is worth it takes two trials and two points.
 Emulated: threads and host memory play the device, so that no time here is a GPU's.
 """

@@ -153,7 +153,7 @@ def test_one_kind_without_a_sequence_around_it_is_refused_with_the_remedy():
         ({"time_budget": float("nan")}, "a time budget is above 0 seconds: nan"),
         ({"engines": ["warp"]}, "unknown engine 'warp'"),
         ({"engines": []}, "no engine given; choose from driver, kernel, staged"),
-        ({"engines": ["staged"]}, r"staged goes with none of the other choices: it goes with pageable by staged \(h2d"),
+        ({"engines": ["staged"]}, r"staged goes with none of the other choices: it copies pageable memory \(h2d"),
         ({"threads": 2}, "threads and slot are of the staged engine"),
         ({"engines": ["staged"], "kinds": ["pageable"], "threads": 0}, "threads are at least 1: 0"),
         ({"engines": ["staged"], "kinds": ["pageable"], "slot": 1}, "a slot has 64 KiB or more, not 1 B"),
@@ -247,7 +247,7 @@ def test_an_interruption_leaves_a_result_with_the_reason_for_all_that_was_never_
 
     one = {"trials": 1, "kinds": ("pinned",), "directions": ("h2d",)}
     plans = (
-        BandwidthPlan(sizes=(4096,), setup_cost=True, **one),
+        BandwidthPlan(sizes=(4096,), setup_kinds=("pinned",), **one),
         LatencyPlan(sizes=(64,), copies=2, **one),
         LaunchPlan(sets_for(("buffer",), (1,)), trials=1),
     )

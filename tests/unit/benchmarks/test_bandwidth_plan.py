@@ -140,34 +140,34 @@ def test_both_directions_at_once_are_of_the_driver_and_of_memory_that_it_copies_
     [
         (
             plan("pinned", engines=("kernel",), named=frozenset({"kernel", "pinned"})),
-            "kernel goes with none of the other choices: it goes with mapped by kernel (h2d, d2h)",
+            "kernel goes with none of the other choices: it copies mapped memory (h2d, d2h)",
         ),
         (
             plan("pageable", "pinned", engines=("staged",), named=frozenset({"pinned", "pageable", "staged"})),
-            "pinned goes with none of the other choices: it goes with pinned by driver (h2d, d2h, bidirectional)",
+            "pinned goes with none of the other choices: it is copied by driver (h2d, d2h, bidirectional)",
         ),
         (
             plan("pageable", "mapped", engines=("staged",), named=frozenset({"mapped"})),
             (
-                "mapped goes with none of the other choices: it goes with mapped by driver (h2d, d2h, bidirectional); "
-                "mapped by kernel (h2d, d2h)"
+                "mapped goes with none of the other choices: it is copied by driver (h2d, d2h, bidirectional) "
+                "or by kernel (h2d, d2h)"
             ),
         ),
         (
             plan("pinned", directions=("d2d",), named=frozenset({"pinned"})),
-            "pinned goes with none of the other choices: it goes with pinned by driver (h2d, d2h, bidirectional)",
+            "pinned goes with none of the other choices: it is copied by driver (h2d, d2h, bidirectional)",
         ),
         (
             plan("pageable", directions=("h2d", "d2d"), engines=("staged",), named=frozenset({"staged"})),
-            "d2d goes with none of the other choices: it goes with device by driver (d2d)",
+            "d2d goes with none of the other choices: it is for device memory by driver",
         ),
         (
             plan("pageable", directions=("h2d",), pages=(Pages.HUGE, Pages.FIRST_TOUCH)),
-            "first-touch goes with none of the other choices: it goes with pageable (d2h)",
+            "first-touch goes with none of the other choices: it is of pageable memory (d2h)",
         ),
         (
             plan("pinned", pages=(Pages.HUGE,)),
-            "huge-pages goes with none of the other choices: it goes with pageable (h2d, d2h)",
+            "huge-pages goes with none of the other choices: it is of pageable memory (h2d, d2h)",
         ),
         (plan(staging=Staging(threads=2)), "threads and slot are of the staged engine, which is not chosen"),
         (

@@ -48,12 +48,6 @@ def short_search(monkeypatch):
     monkeypatch.setattr(launch_overhead, "detect_queue_depth", partial(detect_queue_depth, most=300))
 
 
-@pytest.fixture(autouse=True)
-def no_cpu_slows_down(monkeypatch):
-    """No trial is taken again because others use this machine as well: tests count them."""
-    monkeypatch.setattr(full_speed, "SLOW", float("inf"))
-
-
 @pytest.fixture
 def clock():
     return ModelledClock({}, launch_s=3e-6, submit_s=1e-6, kernel_s=KERNEL)

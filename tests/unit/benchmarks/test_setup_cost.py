@@ -191,9 +191,10 @@ def test_what_does_not_fit_is_refused_with_the_numbers(modelled, monkeypatch):
 
 
 def test_plans_of_copies_ask_for_their_kinds_and_sizes_once():
-    first = BandwidthPlan(("pageable", "pinned"), sizes=(1, 2), named=frozenset({"pinned"}), setup_cost=True)
+    two = ("pageable", "pinned")
+    first = BandwidthPlan(two, sizes=(1, 2), named=frozenset({"pinned"}), setup_kinds=two)
     silent = BandwidthPlan(("managed",))
-    second = BandwidthPlan(("pinned", "mapped"), sizes=(2,), trials=7, time_budget_s=3.0, seed=5, setup_cost=True)
+    second = BandwidthPlan((), sizes=(2,), trials=7, time_budget_s=3.0, seed=5, setup_kinds=("pinned", "mapped"))
     one, none, other = setup_plans([first, silent, second])
     assert [(setup.kind, setup.size_bytes, setup.named) for setup in one.setups] == [
         ("pageable", 1, False),
@@ -208,7 +209,7 @@ def test_plans_of_copies_ask_for_their_kinds_and_sizes_once():
 
 @pytest.mark.parametrize("level", list(Level))
 def test_as_many_trials_are_taken_as_copies_get_at_least(level):
-    copies = BandwidthPlan(("pinned",), sizes=(1,), level=level, setup_cost=True)
+    copies = BandwidthPlan(("pinned",), sizes=(1,), level=level, setup_kinds=("pinned",))
     (found,) = setup_plans([copies])
     assert (found.effort.least, found.effort.most, found.effort.precision) == (copies.effort.least,) * 2 + (None,)
     assert (found.effort.budget_s, found.effort.sure) == (copies.effort.budget_s, copies.effort.sure)

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from cudabw.benchmarks.bandwidth_plan import ENGINES, KINDS, BandwidthPlan, Staging
+from cudabw.benchmarks.bandwidth_plan import DEFAULT_KINDS, ENGINES, KINDS, BandwidthPlan, Staging
 from cudabw.benchmarks.estimate import estimate_run
+from cudabw.benchmarks.setup_cost import setup_plans
 from cudabw.benchmarks.suite import VOCABULARY, plans_of
 from cudabw.config.suite import override, parse_suite
 from cudabw.errors import ConfigurationError
@@ -90,7 +91,7 @@ def test_fresh_pages_are_copied_into_once_in_a_batch():
 
 def test_what_memory_costs_is_measured_where_a_section_says_so():
     (plan,) = plans("[[bandwidth]]\nsetup_cost = true")
-    assert plan == BandwidthPlan(setup_cost=True)
+    assert plan == BandwidthPlan(setup_kinds=DEFAULT_KINDS)
     assert plans("[[bandwidth]]\nsetup_cost = false") == (BandwidthPlan(),)
     for value, what in (("1", "the number 1"), ('"yes"', "the text 'yes'")):
         with pytest.raises(ConfigurationError, match=f"setup_cost: needs true or false, not {what}"):
@@ -102,7 +103,7 @@ def test_an_engine_that_goes_with_nothing_else_is_refused_with_its_section():
         plans('[[bandwidth]]\n[[bandwidth]]\nkinds = ["pinned"]\nengines = ["kernel"]')
     assert caught.value.message == (
         "ci.toml: [[bandwidth]] section 2: kernel goes with none of the other choices: "
-        "it goes with mapped by kernel (h2d, d2h)"
+        "it copies mapped memory (h2d, d2h)"
     )
 
 
@@ -130,6 +131,29 @@ def test_a_kind_that_an_earlier_section_measures_completely_is_left_out():
     """
     assert [plan.kinds for plan in plans(text)] == [("pageable", "pinned"), ("pinned", "mapped"), ("mapped",)]
     assert [plan.kinds for plan in plans(text, sizes=(4096,))] == [("pageable", "pinned"), ("mapped",)]
+
+
+def test_a_kind_that_is_left_out_keeps_what_its_memory_costs():
+    text = """
+        [[bandwidth]]
+        kinds = ["pinned"]
+        sizes = ["1MiB"]
+        [[bandwidth]]
+        kinds = ["pinned", "mapped"]
+        sizes = ["1MiB"]
+        setup_cost = true
+        [[bandwidth]]
+        kinds = ["mapped"]
+        sizes = ["1MiB"]
+        setup_cost = true
+    """
+    found = plans(text)
+    assert [plan.kinds for plan in found] == [("pinned",), ("mapped",), ()]
+    assert [[setup.kind for setup in plan.setups] for plan in setup_plans(found)] == [[], ["pinned", "mapped"], []]
+    alone = plans(text.replace('"pinned", "mapped"', '"pinned"'))
+    first, costs, *_ = estimate(*alone).sections
+    assert (len(first.cases), [case.id for case in costs.cases]) == (2, ["setup-cost/pinned/1048576"])
+    assert costs.precision is None, "what memory costs has as many trials as it has"
 
 
 def test_local_copies_that_an_earlier_section_measures_are_left_out():
@@ -203,7 +227,7 @@ def test_a_case_on_a_node_says_which():
 
 def test_what_memory_costs_is_planned_beside_its_copies():
     copies = BandwidthPlan(kinds=("pinned", "managed"), directions=("h2d",), sizes=(MIB,), trials=3)
-    setups = replace(copies, setup_cost=True, time_budget_s=1e-6)
+    setups = replace(copies, setup_kinds=copies.kinds, time_budget_s=1e-6)
     (section,) = estimate(setups).sections
     assert [(case.id, case.trials, case.host_bytes, case.device_bytes) for case in section.cases[2:]] == [
         (f"setup-cost/{kind}/{MIB}", 3, MIB, 0) for kind in ("pinned", "managed")

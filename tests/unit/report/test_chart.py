@@ -47,14 +47,14 @@ TEXT = """\
 Host ↔ device bandwidth · device 0: NVIDIA H200 [x]
 A whole bar is 64.0 GB/s, what the link can carry.
 
-                                h2d                  d2h
-Memory             Size        GB/s                 GB/s
-────────────────────────────────────────────────────────────────────────
-pinned            4 KiB      0.0686                 1.00  ▎
-                  1 MiB        64.0  █████████████  32.0  ██████▌
+                                h2d                   d2h
+Memory             Size        GB/s                  GB/s
+──────────────────────────────────────────────────────────────────────────
+pinned            4 KiB      0.0686                  1.00  ▎
+                  1 MiB        64.0  ██████████████  32.0  ███████
 
-pageable, staged  4 KiB        9.00  █▉                –
-                  1 MiB  wrong data                    –
+pageable, staged  4 KiB        9.00  ██                 –
+                  1 MiB  wrong data                     –
 """
 
 
@@ -84,7 +84,7 @@ def test_in_ascii_bars_are_made_of_number_signs():
     text = printed(SWEEP, encoding="ascii")
     assert text.isascii()
     assert text.splitlines()[0] == "Host <-> device bandwidth | device 0: NVIDIA H200 [x]"
-    assert [line.count("#") for line in text.splitlines() if "MiB" in line] == [19, 0]
+    assert [line.count("#") for line in text.splitlines() if "MiB" in line] == [21, 0]
 
 
 def test_the_emulated_device_is_named_as_what_it_is():
@@ -102,6 +102,29 @@ def test_bars_fit_the_width_where_there_is_room_and_are_never_cut(width):
     assert len(set(bars)) == 1
     assert set(bars[0]) == {"█"}
     assert len(row) <= max(width, 80)
+
+
+@pytest.mark.parametrize("ways", [("h2d", "d2h"), ("bidirectional-h2d", "bidirectional-d2h", "bidirectional-total")])
+@pytest.mark.parametrize("state", [State.FAILED, State.UNSUPPORTED])
+@pytest.mark.parametrize("size", [1 << 10, 1023 << 10])
+def test_whatever_its_rows_are_called_and_hold_a_chart_fits_80_columns(ways, state, size):
+    cases = [case("write-combined", way, size, 0.123, numa_node=1, pages=pages) for way in ways for pages in Pages] + [
+        case("pageable", way, size, None, state=state, reason="x", engine="staged", numa_node=10) for way in ways
+    ]
+    lines = printed(run_result(*cases)).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("█" in line or "▏" in line for line in lines) == len(Pages)
+
+
+def test_a_name_that_leaves_no_room_for_bars_is_broken_between_words():
+    wide = case("pageable", "h2d", 1 << 20, None, state=State.UNSUPPORTED, reason="x", pages=Pages.HUGE)
+    named = [
+        case("pageable", way, 1 << 20, 9, engine="staged", numa_node=1, pages=Pages.HUGE) for way in ("h2d", "d2h")
+    ]
+    text = printed(run_result(wide, *named))
+    assert "\npageable (huge pages),      1 MiB" in text
+    assert "\nstaged, node 1\n" in text
+    assert "█" * 8 in text
 
 
 def test_each_group_of_directions_has_a_scale_of_its_own():

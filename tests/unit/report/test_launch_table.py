@@ -131,8 +131,7 @@ Kernel launches from Python · device 1: NVIDIA H200 [x]
 Converting 4 mixed arguments on each launch costs 1.10 µs ± 20.0 ns more than a prepared launch, 29 % of it.
 Each further mixed argument costs 212 ns ± 12.0 ns (slope over 0, 4 arguments).
 
-One launch in µs: the call (submit), in bursts until done (sustained), with
-waiting for it (+ wait)
+One launch in µs: the call (submit), in bursts (sustained), waited for (+ wait)
 Arguments  Mode         Submit      ±  Sustained  + wait  Conv.  Waits
 ───────────────────────────────────────────────────────────────────────
 4 mixed    bare           3.50  5.0 %       3.90   10.50      0      0
@@ -168,16 +167,14 @@ Arguments  Kernel  launch    load  Prepare      launches         prep. / conv.
 4 mixed      1.12   123.4    1234    21.00            22           4.20 / 5.30
 0 (blind)    1.12   123.4    1234    21.00             –           4.00 / 4.40
 
-Medians of 10 trials, ± a 99 % interval; each with a freshly loaded null kernel,
-modes in pairs (ABBA).
-bare: the driver's function alone; prepared: converted and packed once; packed:
-converted once, packed each time; converted: kernel(*args); specialised:
-kernel.specialise(*args)(*args), converted twice; rebound: prepared, with one
-argument bound anew each time.
+Medians of 10 trials, ± a 99 % interval; each with a freshly loaded null kernel, modes in pairs (ABBA).
+bare: the driver's function alone; prepared: converted and packed once; packed: converted once, packed anew;
+converted: kernel(*args); specialised: kernel.specialise(*args)(*args), converted twice;
+rebound: prepared, with one argument bound anew each time.
 mixed: three buffers and an int32, over and over.
 0 (blind): blind to conversion, because there are no arguments to convert.
-Bursts of 125 launches, drained between; the queue holds 1020 launches
-(detected). Garbage collector off while timing.
+Bursts of 125 launches, drained between; the queue holds 1020 launches (detected).
+Garbage collector off while timing.
 Python 3.12.3, cuda-bindings 13.3.1, NVIDIA driver 580.159.03.
 """
 

@@ -72,7 +72,7 @@ Case                        Limit  Figure  Interval        Verdict
 ───────────────────────────────────────────────────────────────────
 write-combined h2d 512 MiB  82.00   87.88  87.79 to 87.94  pass
 
-The call of a launch (submit) in µs, at most
+The call of a launch (submit) or a small copy in µs, at most
 Case                           Limit  Figure  Interval          Verdict
 ────────────────────────────────────────────────────────────────────────────────
 launch prepared, no arguments   8.00    4.00  –                 cannot tell [4]

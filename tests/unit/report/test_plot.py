@@ -1,6 +1,9 @@
 """Pictures of results made by hand: what is in them, and that they are the same every time."""
 
+import re
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -88,9 +91,90 @@ def test_a_sweep_has_a_panel_for_each_direction_a_name_for_each_line_and_the_lin
     assert "Host ↔ device bandwidth · Some <GPU> & co" in found
     for text in ("host to device", "device to host", "PCIe Gen5 x16, 63.0 GB/s"):
         assert found.count(text) == (2 if "PCIe" in text else 1)
-    assert [text for text in found if text in ("pageable", "pinned")] == ["pageable", "pinned"]
+    assert sorted(text for text in found if text in ("pageable", "pinned")) == ["pageable", "pinned"]
     assert found.count("64 KiB") == 2
-    assert found[-1] == "Medians of 5 trials; bands and whiskers: their 99 % interval."
+    assert found[-1] == "Medians of 5 trials; bands: their 99 % interval."
+
+
+def picture(*results):
+    return ET.fromstring(draw([Source("a", result) for result in results], "svg"))
+
+
+def panels(root):
+    """Of each panel its left, right, top and bottom."""
+    for group in root.iter(f"{SVG}g"):
+        if group.get("id", "").startswith("axes_"):
+            path = next(group.iter(f"{SVG}path")).get("d")
+            across, down = zip(*((float(x), float(y)) for x, y in re.findall(r"[ML] (\S+) (\S+)", path)), strict=True)
+            yield min(across), max(across), min(down), max(down)
+
+
+def places(root, wanted):
+    """Where texts stand, by text."""
+    found = {}
+    for element in root.iter(f"{SVG}text"):
+        text = "".join(element.itertext())
+        if text in wanted:
+            found[text] = (float(element.get("x")), float(element.get("y")))
+    return found
+
+
+KINDS = ("pageable", "pinned", "mapped", "write-combined", "registered", "managed")
+
+
+def test_lines_that_lie_on_each_other_have_names_beside_the_panel_that_do_not():
+    root = picture(sweep(*KINDS))
+    names = places(root, KINDS)
+    assert set(names) == set(KINDS)
+    right = max(right for _, right, *_ in panels(root))
+    assert min(x for x, _ in names.values()) > right
+    heights = sorted(y for _, y in names.values())
+    assert min(below - above for above, below in pairwise(heights)) > 10
+
+
+def test_as_many_lines_as_there_are_have_room_for_their_names():
+    root = picture(*(sweep(*KINDS) for _ in range(2)))
+    heights = [y for _, y in places(root, {f"{kind} (a)" for kind in KINDS}).values()]
+    few = picture(sweep("pinned"))
+    assert float(root.get("height").removesuffix("pt")) >= float(few.get("height").removesuffix("pt"))
+    many = picture(*(sweep(*KINDS, pages=pages) for pages in (Pages.WARM, Pages.HUGE, Pages.FIRST_TOUCH)))
+    assert float(many.get("height").removesuffix("pt")) > float(few.get("height").removesuffix("pt"))
+    assert len(heights) == len(KINDS)
+
+
+def test_a_line_is_named_once_in_the_last_panel_that_has_it():
+    cases = sweep("pinned").cases + sweep("pageable", directions=("h2d",)).cases
+    root = picture(run_result(*cases))
+    (_, left_end, *_), (right_start, right_end, *_) = panels(root)
+    names = places(root, ("pinned", "pageable"))
+    assert left_end < names["pageable"][0] < right_start
+    assert right_end < names["pinned"][0]
+
+
+def test_the_panels_of_each_row_fill_it():
+    both = sweep("pinned", directions=("bidirectional-h2d", "bidirectional-d2h", "bidirectional-total"))
+    local = sweep("device", directions=("d2d",), link_fraction=None)
+    root = picture(run_result(*sweep("pinned").cases, *both.cases, *local.cases))
+    rows = {}
+    for left, right, _, bottom in panels(root):
+        rows.setdefault(bottom, []).append((left, right))
+    assert [len(row) for row in rows.values()] == [2, 3, 1]
+    width = float(root.get("width").removesuffix("pt"))
+    for row in rows.values():
+        assert row[0][0] < 0.06 * width
+        assert row[-1][1] > 0.85 * width
+        assert all(after[0] - before[1] < 0.05 * width for before, after in pairwise(row))
+
+
+def test_a_picture_brings_its_own_white_ground():
+    first = next(picture(sweep("pinned")).iter(f"{SVG}path"))
+    assert first.get("style") == "fill: #ffffff"
+
+
+def test_many_kinds_of_arguments_are_in_rows_of_three_at_most():
+    sets = [(kind, args) for kind in ("buffer", "mixed", "int32", "pointer") for args in (1, 4)]
+    rows = Counter(bottom for *_, bottom in panels(picture(launches(*sets))))
+    assert list(rows.values()) == [2, 2]
 
 
 def test_sizes_are_labelled_in_binary_units_and_never_crowded():
@@ -138,9 +222,9 @@ def test_launches_have_their_stages_over_the_numbers_of_arguments():
         "mixed arguments",
         "buffer arguments",
     ]
-    stages = ["driver", "pack", "ownership", "convert", "call"]
-    assert [text for text in found if text in stages] == stages
-    assert {"converted, whole", "prepared, whole"} <= set(found)
+    # As bars are stacked, from the top down.
+    legend = ["converted, whole", "prepared, whole", "call", "convert", "ownership", "pack", "driver"]
+    assert [text for text in found if text in legend] == legend
 
 
 def test_a_run_of_both_has_both_and_several_runs_of_launches_a_row_each():

@@ -109,6 +109,24 @@ def test_the_state_of_pages_is_part_of_what_a_case_is_called():
     assert label_of(copies(1.0, kind="pageable", pages=Pages.HUGE)) == "pageable huge-pages h2d 64 MiB"
 
 
+@pytest.mark.parametrize(
+    ("asked", "number", "label"),
+    [
+        ("", None, "pinned h2d 64 MiB"),
+        ("/node1", 1, "pinned h2d 64 MiB on node 1"),
+        ("/node-auto", 1, "pinned h2d 64 MiB on the device's node"),
+        ("/node-auto", None, "pinned h2d 64 MiB on the device's node"),
+        ("/node-all", None, "pinned h2d 64 MiB on each node"),
+    ],
+)
+def test_the_node_that_was_asked_for_is_part_of_what_a_case_is_called_also_where_it_is_not_known(asked, number, label):
+    assert label_of(copies(1.0, id=f"bandwidth/pinned/driver/h2d/67108864{asked}", numa_node=number)) == label
+
+
+def test_both_directions_at_once_are_called_by_words():
+    assert label_of(copies(1.0, direction="bidirectional-total")) == "pinned both ways total 64 MiB"
+
+
 def test_the_interval_is_welchs_on_logarithms():
     old, new = (math.log(40.0), math.log(44.0)), (math.log(36.0), math.log(39.6))
     change = change_of([copies(40.0, 44.0)], copies(36.0, 39.6), between_runs=False)
