@@ -334,9 +334,12 @@ def test_a_failure_in_a_worker_stops_the_copy_and_surfaces_and_the_copier_stays_
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_copy_that_fails_in_the_third_worker_stops_all_three(device, copier, noise, monkeypatch, direction):
-    def astray(transfer, worker, *rest):
-        """The third worker's pieces are where no memory is."""
-        return program(replace(transfer, device=4096) if worker == 2 else transfer, worker, *rest)
+    made = []
+
+    def astray(transfer, pieces, *rest):
+        """The third worker has pieces of its own, which are where no memory is."""
+        made.append(cut(replace(transfer, device=4096), 1) if len(made) == 2 else pieces)
+        return program(transfer, made[-1], *rest)
 
     nbytes = 60 * SLOT
     memory, array = DeviceBuffer(device, nbytes), noise[:nbytes].copy()
