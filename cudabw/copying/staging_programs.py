@@ -35,8 +35,9 @@ SMALLEST_PIECE: Final = 512 << 10
 # next, a fifth longer, is just ready.
 _GROWTH: Final = 5
 # The last pieces get smaller, so that nobody waits long for a slow worker: each is at most what is left over this many
-# times the workers.
-_REMAINDERS: Final = 2
+# times the workers. To the device 1 gave 0.88 of the link and 2 gave 0.86, from it 0.90 and 0.91 (512 MiB, 8 workers,
+# slots of 5 or 6 MiB, on an H200).
+_REMAINDERS: Final = {UPLOAD: 1, DOWNLOAD: 2}
 _PAGE: Final = 4096
 # For each slot: wait, take a piece, copy, queue.
 _STEPS: Final = 4
@@ -77,7 +78,7 @@ def takers(transfer: Transfer) -> int:
     return max(1, min(transfer.workers, math.isqrt(max(0, transfer.nbytes - 1) // worth) + 1))
 
 
-def piece_lengths(nbytes: int, workers: int, slot: int) -> list[int]:
+def piece_lengths(nbytes: int, workers: int, slot: int, direction: str) -> list[int]:
     """Cut a copy into pieces, in the order in which they are taken.
 
     They begin small, so that the link soon has something to move, grow up to a slot, and end small.
@@ -94,7 +95,7 @@ def piece_lengths(nbytes: int, workers: int, slot: int) -> list[int]:
     lengths = []
     length, left = smallest, nbytes
     while left > 0:
-        length = max(smallest, _whole_pages(min(most, length, left // (_REMAINDERS * workers))))
+        length = max(smallest, _whole_pages(min(most, length, left // (_REMAINDERS[direction] * workers))))
         # What would be left over and is hardly worth a piece of its own goes along.
         if left <= min(slot, length + smallest // 2):
             length = left
@@ -111,7 +112,7 @@ def _whole_pages(nbytes: int) -> int:
 
 def cut(transfer: Transfer, workers: int) -> Pieces:
     """The pieces of a copy that some workers share."""
-    lengths = np.array(piece_lengths(transfer.nbytes, workers, transfer.slot), np.uint64)
+    lengths = np.array(piece_lengths(transfer.nbytes, workers, transfer.slot, transfer.direction), np.uint64)
     offsets = np.cumsum(lengths) - lengths
     return Pieces(np.stack([np.uint64(transfer.host) + offsets, np.uint64(transfer.device) + offsets, lengths], axis=1))
 

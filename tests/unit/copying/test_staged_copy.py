@@ -680,9 +680,10 @@ def test_usable_cpus_are_those_of_the_affinity_or_of_the_quota(tmp_path, monkeyp
         st.sampled_from([SMALLEST_PIECE // 2, SMALLEST_PIECE, 4 << 20, 7 << 20]), st.integers(1 << 18, 8 << 20)
     ),
     workers=st.integers(1, 24),
+    direction=st.sampled_from(DIRECTIONS),
 )
-def test_pieces_fit_the_slots_and_cover_everything_once_in_whole_pages(nbytes, slot, workers):
-    lengths = piece_lengths(nbytes, workers, slot)
+def test_pieces_fit_the_slots_and_cover_everything_once_in_whole_pages(nbytes, slot, workers, direction):
+    lengths = piece_lengths(nbytes, workers, slot, direction)
     assert sum(lengths) == nbytes
     assert all(0 < length <= slot for length in lengths)
     assert all(length % 4096 == 0 for length in lengths[:-1])
@@ -690,19 +691,21 @@ def test_pieces_fit_the_slots_and_cover_everything_once_in_whole_pages(nbytes, s
 
 @given(nbytes=st.integers(1, 1 << 16), slot=st.integers(1, 5000), workers=st.integers(1, 24))
 def test_slots_may_be_smaller_than_a_page(nbytes, slot, workers):
-    lengths = piece_lengths(nbytes, workers, slot)
+    lengths = piece_lengths(nbytes, workers, slot, "d2h")
     assert sum(lengths) == nbytes
     assert all(0 < length <= slot for length in lengths)
 
 
-def test_pieces_begin_small_grow_by_a_fifth_up_to_a_slot_and_end_small():
-    lengths = [length >> 10 for length in piece_lengths(512 << 20, 8, 4 << 20)]
+@pytest.mark.parametrize(("direction", "times"), [("h2d", 1), ("d2h", 2)])
+def test_pieces_begin_small_grow_by_a_fifth_up_to_a_slot_and_end_small(direction, times):
+    lengths = [length >> 10 for length in piece_lengths(512 << 20, 8, 4 << 20, direction)]
     assert lengths[:5] == [512, 612, 732, 876, 1048]
     assert max(lengths) == 4 << 10
     assert lengths[-3:-1] == [512, 512]
-    # Each is at most what is left over twice the workers; the last are as small as the first.
+    # Each is at most what is left for a worker, or half of it; the last are as small as the first.
     left = np.cumsum(lengths[::-1])[::-1]
-    assert all(length <= max(512, rest // 16) for length, rest in zip(lengths[:-1], left, strict=False))
+    assert all(length <= max(512, rest // (8 * times)) for length, rest in zip(lengths[:-1], left, strict=False))
+    assert any(512 < length > rest // (8 * times) - 4 for length, rest in zip(lengths, left, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -710,12 +713,12 @@ def test_pieces_begin_small_grow_by_a_fifth_up_to_a_slot_and_end_small():
     [(1, 1, [512] * 2), (1, 3, [344, 344, 336]), (2, 4, [512] * 4), (4, 6, [684] * 5 + [676])],
 )
 def test_of_a_small_copy_each_worker_has_as_much(mib, workers, kib):
-    assert piece_lengths(mib << 20, workers, 4 << 20) == [length << 10 for length in kib]
+    assert piece_lengths(mib << 20, workers, 4 << 20, "d2h") == [length << 10 for length in kib]
 
 
 def test_what_is_hardly_worth_a_piece_of_its_own_goes_along():
-    assert piece_lengths(2 * SMALLEST_PIECE + 1, 1, 4 << 20) == [SMALLEST_PIECE + 4096, SMALLEST_PIECE - 4095]
-    assert piece_lengths(9 * 4096 + 1, 2, 3 * 4096 + 1)[-1] == 3 * 4096 + 1
+    assert piece_lengths(2 * SMALLEST_PIECE + 1, 1, 4 << 20, "h2d") == [SMALLEST_PIECE + 4096, SMALLEST_PIECE - 4095]
+    assert piece_lengths(9 * 4096 + 1, 2, 3 * 4096 + 1, "h2d")[-1] == 3 * 4096 + 1
 
 
 @pytest.mark.parametrize(
