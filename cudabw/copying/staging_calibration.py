@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # On H200s 9 to 12 workers were best for h2d and 7 to 15 for d2h, with slots of 6 MiB: the copy engine loses time with
 # each piece, and the caches hold fewer of larger ones.
-WORKERS = (4, 6, 8, 12, 24)
+WORKERS = (4, 8, 12, 24)
 SLOTS = (4 << 20, 6 << 20)
 
 # Long enough for the rate to be steady, short enough that all calibration takes about a second on a GPU.
