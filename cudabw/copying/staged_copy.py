@@ -35,7 +35,7 @@ ENGINE = "staged"
 class StagedCopier(Closing):
     """Copies between pageable memory and a device, several times as fast as the driver does.
 
-    The first copy that might be worth staging calibrates, which takes about a second: it finds, for each direction,
+    The first copy that might be worth staging calibrates, which takes a second or two: it finds, for each direction,
     how many threads and which slots are fastest and from which size they beat the driver. Smaller copies, and those
     between other kinds of memory, are left to the driver.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WORKERS = (4, 8, 12, 24)
 SLOTS = (4 << 20, 6 << 20)
 
-# Long enough for the rate to be steady, short enough that all calibration takes about a second on a GPU.
+# Long enough for the rate to be steady, short enough that all calibration takes two seconds on a GPU.
 PROBE_BYTES = 256 << 20
 # Where the smallest size is looked for, from here down.
 _LARGEST_CROSSOVER = 64 << 20
