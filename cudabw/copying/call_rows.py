@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from cudabw.copying.machine_code import MachineCode
+from cudabw.copying.machine_code import c_function
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -113,13 +113,7 @@ def make_calls() -> Any:  # noqa: ANN401 - what ctypes makes of the type of a C 
     ends it as the last one does. It answers with how many calls, up to the last, were not made or failed, and in the
     upper 32 bits with the answer that was a failure.
     """
-    try:
-        code = MachineCode(_MAKE_CALLS_X86_64)
-    except OSError:
-        return make_calls_in_python()
-    entry = FOUR_ARGUMENTS(code.address)
-    entry.__dict__["code"] = code  # an address keeps nothing alive
-    return entry
+    return c_function(_MAKE_CALLS_X86_64, FOUR_ARGUMENTS, make_calls_in_python)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudabw.copying.call_rows import FOUR_ARGUMENTS, address_of
-from cudabw.copying.machine_code import MachineCode
+from cudabw.copying.machine_code import c_function
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,13 +73,7 @@ def claim() -> Any:  # noqa: ANN401 - what ctypes makes of the type of a C funct
     It takes the addresses of a 64-bit number that counts the pieces taken and of the pieces, how many they are, and
     the address of the four addresses of :class:`Targets`. It answers 0, or 1 when no piece is left.
     """
-    try:
-        code = MachineCode(_CLAIM_X86_64)
-    except OSError:
-        return claim_in_python()
-    entry = FOUR_ARGUMENTS(code.address)
-    entry.__dict__["code"] = code  # an address keeps nothing alive
-    return entry
+    return c_function(_CLAIM_X86_64, FOUR_ARGUMENTS, claim_in_python)
 
 
 @functools.cache

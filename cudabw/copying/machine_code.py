@@ -6,6 +6,10 @@ import ctypes
 import mmap
 import os
 import platform
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class MachineCode:
@@ -29,6 +33,23 @@ class MachineCode:
         self._pages = (ctypes.c_char * mmap.PAGESIZE).from_buffer(pages)
         self.address = ctypes.addressof(self._pages)
         _protect(self.address, mmap.PROT_READ | mmap.PROT_EXEC)
+
+
+def c_function(x86_64: bytes, kind: Any, otherwise: Callable[[], Any]) -> Any:  # noqa: ANN401 - as ctypes has them
+    """A C function that is given as machine code, or what stands for it where processor or system do not allow that.
+
+    Args:
+        x86_64: As for :class:`MachineCode`.
+        kind: The type of the function, of ``ctypes``.
+        otherwise: Makes what stands for it.
+    """
+    try:
+        code = MachineCode(x86_64)
+    except OSError:
+        return otherwise()
+    entry = kind(code.address)
+    entry.__dict__["code"] = code  # an address keeps nothing alive
+    return entry
 
 
 def _protect(address: int, protection: int) -> None:
