@@ -249,8 +249,5 @@ def _partners(word: str) -> str:
     for kind, engine, ways in cells:
         if word in ways:
             kinds.setdefault(engine, []).append(kind)
-    return f"it is for {'; '.join(f'{_listed(some)} memory by {engine}' for engine, some in kinds.items())}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(words)
+    by = (f"{', '.join(some)} memory by {engine}" for engine, some in kinds.items())
+    return f"it is for {'; '.join(by)}"

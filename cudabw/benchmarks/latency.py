@@ -190,10 +190,7 @@ class _Run:
     def _take_undisturbed(self, draws: CaseDraws, memory: Memory) -> CopyTrial:
         """A trial of a case; again while the GPU is slowed down, or the CPU was, a few times."""
         take = partial(self._slowdowns.over, partial(self._take_case, draws, memory))
-        while True:
-            trial, slowed_by = self._full_speed.take(take)
-            if not draws.slow.repeats(slowed_by):
-                return trial
+        return draws.slow.take(partial(self._full_speed.take, take))
 
     @contextmanager
     def _failing(self, *cases: CaseDraws) -> Iterator[None]:

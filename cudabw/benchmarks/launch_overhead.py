@@ -241,10 +241,7 @@ class _Run:
             return
         draw = partial(self._slowdowns.over, partial(self._draw, draws))
         try:
-            while True:
-                (bursts, trial), slowed_by = self._full_speed.take(draw)
-                if not draws.slow.repeats(slowed_by):
-                    break
+            bursts, trial = draws.slow.take(partial(self._full_speed.take, draw))
             draws.add(bursts, trial, self._bursts.times)
         except Interrupted:
             raise

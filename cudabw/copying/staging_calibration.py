@@ -104,10 +104,8 @@ class Calibration:
             slots: To choose from, in bytes.
             at_least: As it shall be; None to find it.
         """
-        workers, slots = list(workers), list(slots)
-        middle = workers[len(workers) // 2]
-        setting = Setting(middle, max(slots))
-        setting = self._fastest([replace(setting, threads=count) for count in workers])
+        slots = list(slots)
+        setting = self._fastest([Setting(count, max(slots)) for count in workers])
         setting = self._fastest([replace(setting, slot=slot) for slot in slots])
         return replace(setting, at_least=self._find_size(setting) if at_least is None else at_least)
 

@@ -59,6 +59,13 @@ class SlowTrials:
     repeated: int = 0
     kept: int = 0
 
+    def take(self, trial: Callable[[], tuple[Taken, tuple[str, ...]]]) -> Taken:
+        """Take a trial, which also gives what slowed the GPU down in it; again while something did, a few times."""
+        while True:
+            taken, slowed_by = trial()
+            if not self.repeats(slowed_by):
+                return taken
+
     def repeats(self, slowed_by: Sequence[str]) -> bool:
         """Whether a trial is to be taken again because the GPU was slowed down by this, and count it."""
         if not slowed_by:

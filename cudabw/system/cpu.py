@@ -41,10 +41,7 @@ def cpu_governor(root: Path = Path("/")) -> str | None:
 
 def cpus_available() -> int | None:
     """Count the processors that this process may run on, which are fewer than the host's under taskset or a cpuset."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):  # not every platform has it
-        return os.cpu_count()
+    return len(Affinity().allowed()) or os.cpu_count()
 
 
 class Affinity:
