@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from cudabw.errors import CudabwError, DriverError, Interrupted, RefusedError, UnsupportedError, WrongDataError
 from cudabw.results.model import State
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from cudabw.results.model import Case
     from cudabw.runtime.device import Device
 
-
 # Illegal address, launch timeout, destroyed context, assertion, the hardware's exceptions, launch failed, unknown.
 _STICKY = frozenset({700, 702, 709, 710, *range(714, 720), 999})
+
+_Found = TypeVar("_Found", "LaunchOverhead", "SmallCopies", "CpuSpeed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +68,16 @@ class Outcome:
             other,
             cases=self.cases + other.cases,
             trials_done=self.trials_done + other.trials_done,
-            launch_overhead=_joined(self.launch_overhead, other.launch_overhead),
-            small_copies=_both(self.small_copies, other.small_copies),
-            cpu_speed=_summed(self.cpu_speed, other.cpu_speed),
+            launch_overhead=_sum(self.launch_overhead, other.launch_overhead),
+            small_copies=_sum(self.small_copies, other.small_copies),
+            cpu_speed=_sum(self.cpu_speed, other.cpu_speed),
             warnings=self.warnings + other.warnings,
         )
 
 
-def _joined(first: LaunchOverhead | None, second: LaunchOverhead | None) -> LaunchOverhead | None:
-    if first is None or second is None:
-        return first or second
-    return replace(first, sets=first.sets + second.sets, slopes=first.slopes + second.slopes)
-
-
-def _both(first: SmallCopies | None, second: SmallCopies | None) -> SmallCopies | None:
-    if first is None or second is None:
-        return first or second
-    return replace(
-        first, loop_suffices=first.loop_suffices + second.loop_suffices, way_pays=first.way_pays + second.way_pays
-    )
-
-
-def _summed(first: CpuSpeed | None, second: CpuSpeed | None) -> CpuSpeed | None:
-    return first + second if first and second else first or second
+def _sum(first: _Found | None, second: _Found | None) -> _Found | None:
+    """Both together; one alone where the other is missing."""
+    return first or second if first is None or second is None else first + second
 
 
 Keep: TypeAlias = "Callable[[Callable[[], Outcome]], None]"

@@ -190,3 +190,7 @@ class SmallCopies:
 
     loop_suffices: tuple[LoopSuffices, ...] = ()
     way_pays: tuple[WayPays, ...] = ()
+
+    def __add__(self, later: SmallCopies) -> SmallCopies:
+        """What both found."""
+        return SmallCopies(self.loop_suffices + later.loop_suffices, self.way_pays + later.way_pays)

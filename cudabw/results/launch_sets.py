@@ -5,7 +5,7 @@ Times are as in :mod:`cudabw.results.launch`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -143,3 +143,7 @@ class LaunchOverhead:
     collector: str
     sets: tuple[ArgumentSetResult, ...] = ()
     slopes: tuple[Slope, ...] = ()
+
+    def __add__(self, later: LaunchOverhead) -> LaunchOverhead:
+        """What both found; of the queue and the collector, what this one did."""
+        return replace(self, sets=self.sets + later.sets, slopes=self.slopes + later.slopes)
