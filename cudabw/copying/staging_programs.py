@@ -35,8 +35,8 @@ SMALLEST_PIECE: Final = 512 << 10
 # next, a fifth longer, is just ready.
 _GROWTH: Final = 5
 # The last pieces get smaller, so that nobody waits long for a slow worker: each is at most what is left over this many
-# times the workers. To the device 1 gave 0.88 of the link and 2 gave 0.86, from it 0.90 and 0.91 (512 MiB, 8 workers,
-# slots of 5 or 6 MiB, on an H200).
+# times the workers. To the device 1 gave 0.88 to 0.89 of pinned memory's rate and 2 gave 0.87 (8 workers, slots of 5 or
+# 6 MiB), from it 1 gave 0.90 to 0.91 and 2 gave 0.90 to 0.92 (6 or 8 workers, 6 MiB; all 512 MiB on an H200).
 _REMAINDERS: Final = {UPLOAD: 1, DOWNLOAD: 2}
 _PAGE: Final = 4096
 # For each slot: wait, take a piece, copy, queue.

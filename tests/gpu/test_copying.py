@@ -1,6 +1,6 @@
 """Copies on a real GPU: byte-exact for every pair of kinds, across the 4 GiB mark, and in order."""
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import product
 
 import numpy as np
@@ -8,14 +8,16 @@ import pytest
 
 from cudabw.benchmarks.transfers import HOST_BUFFERS
 from cudabw.copying.driver_copy import PreparedCopy, copy
+from cudabw.copying.kernel_copy import KernelCopier
 from cudabw.copying.prefetch import PreparedPrefetch
+from cudabw.copying.staged_copy import StagedCopier
 from cudabw.errors import CudabwError, WrongDataError
 from cudabw.measuring.timing import BatchTimer
 from cudabw.measuring.verification import Pattern, stamp_device, stamp_host
 from cudabw.results.model import Clock
 from cudabw.runtime.event import Event
 from cudabw.runtime.gate import Gate
-from cudabw.runtime.memory import DeviceBuffer, ManagedBuffer, PageableBuffer, PinnedBuffer
+from cudabw.runtime.memory import DeviceBuffer, ManagedBuffer, MappedBuffer, PageableBuffer, PinnedBuffer
 
 pytestmark = pytest.mark.gpu
 
@@ -86,6 +88,23 @@ def test_more_than_4_gib_arrives_on_both_sides_of_the_mark(gpu, pattern):
         array[MARK + 4095] ^= 1
         with pytest.raises(WrongDataError, match=rf"byte {MARK + 4095} of the destination"):
             pattern.check(array, stamp=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "copier"),
+    [(PageableBuffer, None), (PageableBuffer, StagedCopier), (MappedBuffer, KernelCopier)],
+    ids=["driver", "staged", "kernel"],
+)
+def test_more_than_4_gib_at_odd_places_arrives_by_every_engine(gpu, pattern, kind, copier):
+    with ExitStack() as owned:
+        move = copy if copier is None else owned.enter_context(copier(gpu)).copy
+        host, there = owned.enter_context(kind(gpu, HUGE + 3)), owned.enter_context(DeviceBuffer(gpu, HUGE + 3))
+        array = host.array()[3 : 3 + HUGE]
+        pattern.fill(array, stamp=1)
+        move(there[1 : 1 + HUGE], host[3:])
+        array[:] = 0
+        move(host[3:], there[1 : 1 + HUGE])
+        pattern.check(array, stamp=1)
 
 
 def test_copies_of_one_buffer_on_two_streams_are_ordered_by_one_wait(gpu, stream, gate, noise):

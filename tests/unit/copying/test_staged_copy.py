@@ -363,23 +363,30 @@ def test_no_piece_is_moved_after_a_failure(make_device, make_copier, noise):
     assert len(moved) == 3
 
 
-def test_a_failure_in_one_worker_ends_the_program_of_another(make_device, make_copier, noise, monkeypatch):
-    """The second worker is at its first piece when the first worker's copy fails; it makes no further call."""
-    device = make_device(faults=[Fault(function="cuMemcpyHtoDAsync", status=2, nth=1)])
-    copier, words, threads = make_copier(device, threads=2), [], {}
-    work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
-    names, give = record(device), Post.give
+def stop_words(monkeypatch):
+    """The words that end programs, of all that are given from now on."""
+    words, give = [], Post.give
 
     def give_and_tell(post, program, stop):
         words.append(ctypes.c_uint32.from_address(stop))
         give(post, program, stop)
+
+    monkeypatch.setattr(Post, "give", give_and_tell)
+    return words
+
+
+def test_a_failure_in_one_worker_ends_the_program_of_another(make_device, make_copier, noise, monkeypatch):
+    """The second worker is at its first piece when the first worker's copy fails; it makes no further call."""
+    device = make_device(faults=[Fault(function="cuMemcpyHtoDAsync", status=2, nth=1)])
+    copier, words, threads = make_copier(device, threads=2), stop_words(monkeypatch), {}
+    work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
+    names = record(device)
 
     def copy_bytes(*_):
         if threads.setdefault(threading.current_thread(), len(threads)):
             while not words[0].value:
                 threading.Event().wait(0.001)
 
-    monkeypatch.setattr(Post, "give", give_and_tell)
     work._transfer = with_copy(work._transfer, copy_bytes)
     with pytest.raises(DriverError):
         work.submit()
@@ -388,19 +395,14 @@ def test_a_failure_in_one_worker_ends_the_program_of_another(make_device, make_c
 
 def test_a_failure_in_the_third_worker_surfaces_and_the_next_copy_works(make_device, make_copier, noise, monkeypatch):
     device = make_device(faults=[Fault(function="cuMemcpyHtoDAsync", status=2, nth=1)])
-    copier, words = make_copier(device), []
+    copier, words = make_copier(device), stop_words(monkeypatch)
     work = copier.prepare(DeviceBuffer(device, 60 * SLOT), noise[: 60 * SLOT])
-    names, give = record(device), Post.give
-
-    def give_and_tell(post, program, stop):
-        words.append(ctypes.c_uint32.from_address(stop))
-        give(post, program, stop)
+    names = record(device)
 
     def copy_bytes(*_):
         while not threading.current_thread().name.endswith("-2") and not words[0].value:
             threading.Event().wait(0.001)
 
-    monkeypatch.setattr(Post, "give", give_and_tell)
     work._transfer = with_copy(work._transfer, copy_bytes)
     with pytest.raises(DriverError) as caught:
         work.submit()
