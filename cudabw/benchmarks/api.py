@@ -141,7 +141,7 @@ def measure_launch_overhead(
         backend: ``auto`` (the GPU; the emulated device only where no NVIDIA driver is installed),
             ``cuda`` or ``emulated``.
         effort: How much is done for each figure: ``quick`` (three trials), ``default`` (twelve or more, until within
-            1 % or 5 s have passed) or ``rigorous`` (24 or more, 0.5 %, two minutes).
+            1 % or 8 s have passed) or ``rigorous`` (24 or more, 0.5 %, two minutes).
         trials: Exactly as many independent draws of each set of arguments, each with a freshly loaded kernel and fresh
             buffers, instead.
         precision: How far the 99 % interval of a call may reach from the median, as a share of it; as of
@@ -195,7 +195,7 @@ def measure_latency(
         backend: ``auto`` (the GPU; the emulated device only where no NVIDIA driver is installed),
             ``cuda`` or ``emulated``.
         effort: How much is done for each figure: ``quick`` (three trials), ``default`` (eight or more, until within
-            5 % or 5 s have passed) or ``rigorous`` (24 or more, 1 %, two minutes).
+            5 % or 8 s have passed) or ``rigorous`` (24 or more, 1 %, two minutes).
         trials: Exactly as many independent draws, each with fresh memory, instead.
         precision: How far the 99 % interval of a time may reach from the median, as a share of it; as of
             :func:`measure_bandwidth`.

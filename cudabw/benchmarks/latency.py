@@ -190,7 +190,8 @@ class _Run:
     def _take_undisturbed(self, draws: CaseDraws, memory: Memory) -> CopyTrial:
         """A trial of a case; again while the GPU is slowed down, or the CPU was, a few times."""
         take = partial(self._slowdowns.over, partial(self._take_case, draws, memory))
-        return draws.slow.take(partial(self._full_speed.take, take))
+        with self._full_speed.held():
+            return draws.slow.take(partial(self._full_speed.take, take))
 
     @contextmanager
     def _failing(self, *cases: CaseDraws) -> Iterator[None]:

@@ -23,7 +23,7 @@ PRECISION: Final = 0.05
 EFFORTS: Final[Mapping[Level, Effort]] = {
     Level.QUICK: Effort(least=3, most=3, precision=PRECISION, budget_s=None, sure=3),
     # From eight trials on, the 99 % interval assumes nothing about how they are distributed.
-    Level.DEFAULT: Effort(least=8, most=100, precision=PRECISION, budget_s=5.0, sure=3),
+    Level.DEFAULT: Effort(least=8, most=100, precision=PRECISION, budget_s=8.0, sure=3),
     Level.RIGOROUS: Effort(least=24, most=500, precision=0.01, budget_s=120.0, sure=24),
 }
 """What each level means."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from cudabw.results.model import State
 from cudabw.runtime.resources import resources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import ExitStack
 
     from cudabw.benchmarks.outcome import Ending, Keep
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from cudabw.runtime.device import Device
     from cudabw.runtime.gate import Gate
 
+Timed = TypeVar("Timed")
+
 DEFAULT_COUNTS = (0, 1, 4, 16)
 DEFAULT_TYPE = "buffer"
 DEFAULT_SETS = (ArgumentSet("mixed", 4), *argument_sets((DEFAULT_TYPE,), DEFAULT_COUNTS))
@@ -54,7 +56,7 @@ EFFORTS: Mapping[Level, Effort] = {
     Level.QUICK: Effort(least=3, most=3, precision=PRECISION, budget_s=None, sure=3),
     # From eight trials on, the 99 % interval assumes nothing about how they are distributed; with twelve, it also
     # leaves out the most extreme one on either side.
-    Level.DEFAULT: Effort(least=12, most=100, precision=PRECISION, budget_s=5.0, sure=12),
+    Level.DEFAULT: Effort(least=12, most=100, precision=PRECISION, budget_s=8.0, sure=12),
     Level.RIGOROUS: Effort(least=24, most=500, precision=0.005, budget_s=120.0, sure=24),
 }
 """What each level means."""
@@ -241,7 +243,8 @@ class _Run:
             return
         draw = partial(self._slowdowns.over, partial(self._draw, draws))
         try:
-            bursts, trial = draws.slow.take(partial(self._full_speed.take, draw))
+            with self._full_speed.held():
+                bursts, trial = draws.slow.take(draw)
             draws.add(bursts, trial, self._bursts.times)
         except Interrupted:
             raise
@@ -256,7 +259,7 @@ class _Run:
             return bursts, SetTrial(
                 module_load_s=launches.module_load_s,
                 first_launch_s=launches.first_launch_s,
-                prepare_s=tuple(self._time_preparing(launches) for _ in range(PREPARATIONS)),
+                prepare_s=self._full_speed.take(partial(self._time_preparing, launches)),
                 device_s=tuple(self._time_device(draws, launches) for _ in range(DEVICE_BATCHES)),
                 **{name: tuple(samples) for name, samples in stages.items()},
             )
@@ -272,16 +275,21 @@ class _Run:
         for name in mirrored([*modes, *stages], ROUNDS, self._random):
             self._taking.observer.check_interrupt()
             if isinstance(name, Mode):
-                bursts[name].append(self._bursts.time(modes[name]))
+                bursts[name].append(self._at_full_speed(partial(self._bursts.time, modes[name])))
             else:
-                calls[name].append(self._bursts.time_calls(stages[name]))
+                calls[name].append(self._at_full_speed(partial(self._bursts.time_calls, stages[name])))
         return bursts, calls
 
-    def _time_preparing(self, launches: NullLaunches) -> float:
-        now = self._device.driver.now
-        start = now()
-        launches.prepare()
-        return now() - start
+    def _at_full_speed(self, burst: Callable[[], Timed]) -> Timed:
+        return self._full_speed.take(burst, warm_up=burst)
+
+    def _time_preparing(self, launches: NullLaunches) -> tuple[float, ...]:
+        now, times = self._device.driver.now, []
+        for _ in range(PREPARATIONS):
+            start = now()
+            launches.prepare()
+            times.append(now() - start)
+        return tuple(times)
 
     def _time_device(self, draws: SetDraws, launches: NullLaunches) -> float:
         timing = self._batches.time(launches.prepared, self._batch)

@@ -49,7 +49,7 @@ Examples:
     metavar="N",
     help="How many copies are made at once; of 4KiB, 1, 2, 8, 32 and 128 as well.  [default: 32]",
 )
-@effort_options(trials="8 or more", precision="5%", time_budget="5s, beyond the first 3 trials of each case")
+@effort_options(trials="8 or more", precision="5%", time_budget="8s, beyond the first 3 trials of each case")
 @device_options
 @output_options
 def command(

@@ -44,7 +44,7 @@ Examples:
     help="Of pointer, int32, uint32, float32, float64, numpy, buffer, struct and mixed (three buffers and an int32); "
     "may be repeated.  [default: buffer, and without --args mixed as well]",
 )
-@effort_options(trials="12 or more", precision="1%", time_budget="5s, beyond the first 12 trials of each case")
+@effort_options(trials="12 or more", precision="1%", time_budget="8s, beyond the first 12 trials of each case")
 @device_options
 @output_options
 def command(

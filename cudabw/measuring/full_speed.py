@@ -24,20 +24,21 @@ SLOW = 1.15
 128 probes of its CPUs were within 1.1 times full speed, 3 within 1.2, and the others took up to 2.2 times as long."""
 
 MOST_REPEATS = 2
-"""How often a trial is taken again at most because its CPU has slowed down. What lasts longer will not go away."""
+"""How often work is timed again at most because its CPU has slowed down. What lasts longer will not go away."""
 
 _MOST_CPUS = 32
 _ROUNDS_OF_SURVEY = 3
-_TURNS = 5
+_TURNS = 3
 _STEPS = 1500  # about 40 us: long for the clock, short for the scheduler
 _REMEMBERED = 1024
+_JUDGED_AGAIN = 64
 
 
 class FullSpeed:
     """Finds CPUs that run at full speed, and holds the calling thread there while something is timed.
 
-    Full speed is the lower quartile of all probes of all usable CPUs: the work of a few thousand steps of the
-    interpreter, the fastest of five turns. Where no time passes, as on a modelled clock, or a thread cannot be held,
+    Full speed is the lower quartile of the latest thousand probes: the work of a few thousand steps of the
+    interpreter, the fastest of three turns. Where no time passes, as on a modelled clock, or a thread cannot be held,
     nothing is held and nothing repeated.
 
     Args:
@@ -49,26 +50,50 @@ class FullSpeed:
         self._now = now
         self._affinity = affinity or Affinity()
         self._cpus: list[int] | None = None
+        self._held_on: int | None = None
         self._slow_at_first = 0
         self._probes: deque[float] = deque(maxlen=_REMEMBERED)
+        self._since_judged = 0
+        self._full_speed = float("inf")
         self._used: set[int] = set()
-        self._trials = self._repeated = self._kept = 0
+        self._taken = self._repeated = self._kept = 0
 
-    def take(self, trial: Callable[[], Taken]) -> Taken:
-        """Take a trial on a CPU at full speed; again if that has slowed down by its end, a few times."""
-        for repeats in range(MOST_REPEATS + 1):
-            with self._held() as cpu:
-                taken = trial()
-                slow = cpu is not None and self._is_slow(self._probe())
-            if not slow or repeats == MOST_REPEATS:
-                break
-            self._repeated += 1
-        self._trials += 1
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold this thread on a CPU at full speed, or the fastest there is, where the system can hold it."""
+        allowed = self._affinity.allowed()
+        try:
+            if self._cpus is None:
+                self._survey(allowed)
+            self._settle()
+            if self._held_on is None:
+                self._affinity.hold(allowed)
+            yield
+        finally:
+            self._held_on = None
+            self._affinity.hold(allowed)
+
+    def take(self, work: Callable[[], Taken], warm_up: Callable[[], object] | None = None) -> Taken:
+        """Do work that is timed; if the CPU has slowed down by its end, once more on another, a few times.
+
+        Args:
+            work: Done while the thread is held.
+            warm_up: Done first on another CPU, whose caches know nothing of the work.
+        """
+        taken, repeats = work(), 0
+        while (slow := self._has_slowed()) and repeats < MOST_REPEATS:
+            repeats += 1
+            self._settle()
+            if warm_up is not None:
+                warm_up()
+            taken = work()
+        self._taken += 1
+        self._repeated += repeats
         self._kept += slow
         return taken
 
     def found(self) -> CpuSpeed | None:
-        """What became of the trials so far; None where nothing is known of any CPU."""
+        """What became of the work so far; None where nothing is known of any CPU."""
         if not self._used:
             return None
         return CpuSpeed(
@@ -76,26 +101,10 @@ class FullSpeed:
             usable=len(self._cpus or ()),
             slow_at_first=self._slow_at_first,
             probe_s=self._full_speed,
-            trials=self._trials,
+            taken=self._taken,
             repeated=self._repeated,
             kept=self._kept,
         )
-
-    @contextmanager
-    def _held(self) -> Iterator[int | None]:
-        """Hold this thread on a CPU at full speed, or the fastest there is; gives its number, None where it cannot."""
-        allowed = self._affinity.allowed()
-        try:
-            if self._cpus is None:
-                self._survey(allowed)
-            cpu = self._settle()
-            if cpu is None:
-                self._affinity.hold(allowed)
-            else:
-                self._used.add(cpu)
-            yield cpu
-        finally:
-            self._affinity.hold(allowed)
 
     def _survey(self, allowed: frozenset[int]) -> None:
         """Probe every CPU a few times, or an even choice of them where they are many."""
@@ -106,34 +115,39 @@ class FullSpeed:
                 self._affinity.hold((cpu,))
                 taken.append(self._probe())
         self._cpus = [cpu for cpu, taken in probes.items() if min(taken) > 0]
+        if self._cpus:
+            self._judge()
         self._slow_at_first = sum(self._is_slow(stats.median(probes[cpu])) for cpu in self._cpus)
 
-    def _settle(self) -> int | None:
-        """Move to the next CPU at full speed, beginning where the last trial was."""
+    def _settle(self) -> None:
+        """Move to the next CPU at full speed, beginning where the thread was last."""
         probes: dict[int, float] = {}
         for cpu in list(self._cpus or ()):
             if self._affinity.hold((cpu,)):
                 probes[cpu] = self._probe()
                 if not self._is_slow(probes[cpu]):
-                    return self._begin_with(cpu)
-        if not probes:
-            return None
-        fastest = min(probes, key=probes.__getitem__)
-        self._affinity.hold((fastest,))
-        return self._begin_with(fastest)
+                    break
+        else:
+            if not probes:
+                return
+            cpu = min(probes, key=probes.__getitem__)
+            self._affinity.hold((cpu,))
+        self._begin_with(cpu)
 
-    def _begin_with(self, cpu: int) -> int:
+    def _begin_with(self, cpu: int) -> None:
         assert self._cpus is not None  # noqa: S101 - a CPU was found among them; for the type checker
         at = self._cpus.index(cpu)
         self._cpus = self._cpus[at:] + self._cpus[:at]
-        return cpu
+        self._held_on = cpu
+        self._used.add(cpu)
+
+    def _has_slowed(self) -> bool:
+        return self._held_on is not None and self._is_slow(self._probe())
 
     def _is_slow(self, seconds: float) -> bool:
+        if self._since_judged >= _JUDGED_AGAIN:
+            self._judge()
         return seconds > SLOW * self._full_speed
-
-    @property
-    def _full_speed(self) -> float:
-        return stats.quantile(list(self._probes), 0.25)
 
     def _probe(self) -> float:
         now, fastest = self._now, float("inf")
@@ -144,4 +158,10 @@ class FullSpeed:
                 total += step
             fastest = min(fastest, now() - start)
         self._probes.append(fastest)
+        self._since_judged += 1
         return fastest
+
+    def _judge(self) -> None:
+        """Find out anew what full speed is."""
+        self._full_speed = stats.quantile(list(self._probes), 0.25)
+        self._since_judged = 0

@@ -115,9 +115,9 @@ def held_on(result: RunResult) -> Iterable[str]:
     slow = f" ({speed.slow_at_first} of {speed.usable} were slow at first)" if speed.slow_at_first else ""
     yield f"The thread was held on one CPU at a time that ran at full speed{slow}."
     if speed.repeated:
-        trials = "1 trial was" if speed.repeated == 1 else f"{speed.repeated} trials were"
-        kept = f"{speed.kept} of {speed.trials} were kept all the same"
-        yield f"{trials} taken again because the CPU slowed down; {kept}."
+        timings = "1 timing was" if speed.repeated == 1 else f"{speed.repeated} timings were"
+        kept = f"{speed.kept} of {speed.taken} were kept all the same"
+        yield f"{timings} taken again because the CPU slowed down; {kept}."
 
 
 def software(result: RunResult) -> str:

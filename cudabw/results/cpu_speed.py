@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CpuSpeed:
-    """What became of trials that were each held on one CPU.
+    """What became of bursts of launches and trials of small copies, timed while their thread was held on one CPU.
 
     Attributes:
-        cpus: The numbers of those that trials were taken on.
+        cpus: The numbers of those that it was held on.
         usable: How many CPUs were probed, of those that the process may use.
         slow_at_first: How many of them were slow when the run began.
         probe_s: Seconds of a probe, a fixed piece of Python, at full speed.
-        trials: How many trials were taken so.
+        taken: How many bursts or trials were taken so.
         repeated: How often one was taken again because its CPU had slowed down.
         kept: How many were kept although it had slowed down again.
     """
@@ -23,7 +23,7 @@ class CpuSpeed:
     usable: int
     slow_at_first: int
     probe_s: float
-    trials: int
+    taken: int
     repeated: int
     kept: int
 
@@ -34,7 +34,7 @@ class CpuSpeed:
             usable=self.usable,
             slow_at_first=self.slow_at_first,
             probe_s=min(self.probe_s, later.probe_s),
-            trials=self.trials + later.trials,
+            taken=self.taken + later.taken,
             repeated=self.repeated + later.repeated,
             kept=self.kept + later.kept,
         )

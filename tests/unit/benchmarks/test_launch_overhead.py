@@ -304,13 +304,18 @@ def test_an_interruption_keeps_what_is_finished(device):
     assert sorted(len(one.trials) for one in outcome.launch_overhead.sets) == [0, 1]
 
 
-def test_each_trial_is_taken_on_one_cpu_and_again_when_that_has_slowed_down(device, monkeypatch):
-    usual = measure(device, *buffers(1), trials=2)
-    assert (usual.cpu_speed.trials, usual.cpu_speed.repeated, usual.cpu_speed.kept) == (2, 0, 0)
+def test_each_burst_is_taken_on_a_cpu_at_full_speed_and_again_when_that_has_slowed_down(device, monkeypatch):
+    monkeypatch.setattr(full_speed, "SLOW", 1e9)
+    usual = measure(device, *buffers(1), trials=2).cpu_speed
+    # Six modes and five stages, there and back, and all preparations at once.
+    taken = 2 * (22 * ROUNDS + 1)
+    assert (usual.taken, usual.repeated, usual.kept) == (taken, 0, 0)
     monkeypatch.setattr(full_speed, "SLOW", 0.0)
-    slow = measure(device, *buffers(1), trials=2)
-    assert (slow.cpu_speed.trials, slow.cpu_speed.repeated, slow.cpu_speed.kept) == (2, 2 * full_speed.MOST_REPEATS, 2)
-    assert {len(case.trials) for case in slow.cases} == {2}
+    outcome = measure(device, *buffers(1), trials=2)
+    slow = outcome.cpu_speed
+    assert (slow.taken, slow.repeated, slow.kept) == (taken, taken * full_speed.MOST_REPEATS, taken)
+    assert {len(case.trials) for case in outcome.cases} == {2}
+    assert {len(trial.submit_s) for case in outcome.cases for trial in case.trials} == {2 * ROUNDS}
 
 
 def test_on_a_modelled_clock_no_cpu_is_slow_or_fast(modelled):
