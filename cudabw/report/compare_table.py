@@ -113,6 +113,10 @@ def _footer(comparison: Comparison) -> Iterable[str]:
             yield f"Only in {name}: {'; '.join(labels)}."
     for fact in comparison.facts:
         yield f"Not the same: {fact.name} was {fact.old}, is {fact.new}."
+    speed = comparison.cpu_speed
+    if speed is not None and abs(speed - 1) > comparison.margin:
+        faster = f"{format_percent(abs(speed - 1))} {'faster' if speed > 1 else 'slower'}"
+        yield f"Not the same: the CPU worked {faster} than before; times by the host's clock follow it."
 
 
 def _summary(comparison: Comparison) -> str:

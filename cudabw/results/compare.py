@@ -113,6 +113,8 @@ class Comparison:
         only_old: Labels of cases that only the earlier results have.
         only_new: Labels of cases that only the new ones have.
         facts: In what the machines and their software differ.
+        cpu_speed: How fast the CPU worked that the host's times are of, over how fast it did in the earlier runs (their
+            median); null where one side does not tell.
     """
 
     old: str
@@ -124,6 +126,7 @@ class Comparison:
     only_old: tuple[str, ...]
     only_new: tuple[str, ...]
     facts: tuple[Fact, ...]
+    cpu_speed: float | None = None
     confidence: float = CONFIDENCE
     margin: float = MARGIN
 
@@ -157,7 +160,13 @@ def compare(old: Sequence[RunResult], new: RunResult, *, old_name: str, new_name
         only_old=tuple(labels[name] for name in known if name not in after),
         only_new=tuple(label_of(case) for name, case in after.items() if name not in known),
         facts=differing_facts(old, new),
+        cpu_speed=_cpu_speed(old, new),
     )
+
+
+def _cpu_speed(old: Sequence[RunResult], new: RunResult) -> float | None:
+    probes = [run.cpu_speed.probe_s for run in old if run.cpu_speed is not None]
+    return stats.median(probes) / new.cpu_speed.probe_s if probes and new.cpu_speed is not None else None
 
 
 def change_of(old: Sequence[Case], new: Case, *, between_runs: bool) -> Change:

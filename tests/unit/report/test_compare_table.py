@@ -96,6 +96,21 @@ def test_several_earlier_runs_and_an_emulated_device_are_said():
     assert "± is the 99 % interval of its change, from 7 earlier runs.\n" in text
 
 
+@pytest.mark.parametrize(
+    ("speed", "said"),
+    [
+        (None, None),
+        (1.019, None),
+        (0.981, None),
+        (1.0312, "3.1 % faster"),
+        (0.94, "6.0 % slower"),
+    ],
+)
+def test_that_the_cpu_was_faster_or_slower_is_said_beyond_the_margin(speed, said):
+    line = f"Not the same: the CPU worked {said} than before; times by the host's clock follow it.\n" if said else ""
+    assert printed(replace(FOUND, cpu_speed=speed)) == TEXT + line
+
+
 def test_without_a_case_in_common_that_is_all_there_is_to_say():
     nothing = Comparison("a", "b", 1, None, emulated=False, cases=(), only_old=(), only_new=("x",), facts=())
     assert printed(nothing) == "b against a\n\nNo case is in both.\nOnly in b: x.\n"

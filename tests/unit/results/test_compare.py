@@ -10,6 +10,7 @@ import pytest
 
 from cudabw.benchmarks.api import measure_bandwidth
 from cudabw.results.compare import Reason, Verdict, change_of, compare, comparisons_to_json
+from cudabw.results.cpu_speed import CpuSpeed
 from cudabw.results.facts import environment_facts
 from cudabw.results.headline import label_of
 from cudabw.results.launch import Counts, LaunchCase, LaunchTrial, Mode, Seconds
@@ -319,6 +320,20 @@ def test_a_card_is_not_taken_for_an_emulated_one_of_its_name():
 def test_of_several_runs_each_other_value_is_listed():
     runs = [run_of(python="3.11"), run_of(python="3.12"), run_of(python="3.11")]
     assert facts_of(runs, run_of(python="3.12")) == [("python", "3.11 and 3.12", "3.12", False)]
+
+
+def test_how_fast_the_cpu_was_is_compared_where_both_sides_tell():
+    def with_probe(seconds):
+        speed = CpuSpeed(cpus=(0,), usable=1, slow_at_first=0, probe_s=seconds, taken=1, repeated=0, kept=0)
+        return replace(run_of(), cpu_speed=speed)
+
+    def speed_of(old, new):
+        return compare(old, new, old_name="old", new_name="new").cpu_speed
+
+    assert speed_of([with_probe(40e-6)], with_probe(50e-6)) == pytest.approx(0.8)
+    assert speed_of([with_probe(44e-6), run_of(), with_probe(40e-6), with_probe(30e-6)], with_probe(20e-6)) == 2.0
+    assert speed_of([run_of()], with_probe(40e-6)) is None
+    assert speed_of([with_probe(40e-6)], run_of()) is None
 
 
 def test_a_run_that_never_began_has_nothing_to_compare():
