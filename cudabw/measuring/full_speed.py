@@ -54,7 +54,7 @@ class FullSpeed:
         self._slow_at_first = 0
         self._probes: deque[float] = deque(maxlen=_REMEMBERED)
         self._since_judged = 0
-        self._full_speed = float("inf")
+        self._judged: list[float] = []
         self._used: set[int] = set()
         self._taken = self._repeated = self._kept = 0
 
@@ -100,7 +100,7 @@ class FullSpeed:
             cpus=tuple(sorted(self._used)),
             usable=len(self._cpus or ()),
             slow_at_first=self._slow_at_first,
-            probe_s=self._full_speed,
+            probe_s=stats.median(self._judged),
             taken=self._taken,
             repeated=self._repeated,
             kept=self._kept,
@@ -147,7 +147,7 @@ class FullSpeed:
     def _is_slow(self, seconds: float) -> bool:
         if self._since_judged >= _JUDGED_AGAIN:
             self._judge()
-        return seconds > SLOW * self._full_speed
+        return seconds > SLOW * self._judged[-1]
 
     def _probe(self) -> float:
         now, fastest = self._now, float("inf")
@@ -163,5 +163,5 @@ class FullSpeed:
 
     def _judge(self) -> None:
         """Find out anew what full speed is."""
-        self._full_speed = stats.quantile(list(self._probes), 0.25)
+        self._judged.append(stats.quantile(list(self._probes), 0.25))
         self._since_judged = 0

@@ -13,7 +13,7 @@ class CpuSpeed:
         cpus: The numbers of those that it was held on.
         usable: How many CPUs were probed, of those that the process may use.
         slow_at_first: How many of them were slow when the run began.
-        probe_s: Seconds of a probe, a fixed piece of Python, at full speed.
+        probe_s: Seconds of a probe, a fixed piece of Python, at full speed: the median over the run.
         taken: How many bursts or trials were taken so.
         repeated: How often one was taken again because its CPU had slowed down.
         kept: How many were kept although it had slowed down again.

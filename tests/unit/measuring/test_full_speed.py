@@ -145,6 +145,18 @@ def test_nothing_is_held_where_it_cannot_be_or_no_time_passes(machine):
     assert full_speed.found() is None
 
 
+def test_full_speed_follows_the_cpu_and_its_median_is_told():
+    machine = Machine(FAST)
+    full_speed = machine.full_speed()
+    take(full_speed, *[machine.trial] * 2000)
+    machine.probe_s[0] = 1.1 * FAST
+    take(full_speed, *[machine.trial] * 1500)
+    assert full_speed.found().probe_s == pytest.approx(FAST)
+    machine.probe_s[0] = 1.2 * FAST
+    take(full_speed, machine.trial)
+    assert full_speed.found().repeated == 0, "1.2 is within 1.15 times 1.1"
+
+
 def test_of_very_many_cpus_an_even_choice_is_probed():
     machine = Machine(*[FAST] * 100)
     full_speed = machine.full_speed()
