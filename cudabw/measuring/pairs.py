@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from cudabw.errors import CudabwError, UnsupportedError
@@ -12,7 +14,7 @@ from cudabw.results.model import Clock
 from cudabw.runtime.event import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -20,14 +22,17 @@ if TYPE_CHECKING:
     from cudabw.runtime.device import Device
     from cudabw.runtime.gate import Gate
 
-# Copies that follow the timed ones of each stream, as a share of them: the direction that ends first goes on, so that
-# the other is not timed alone. The directions of an H200 differ by a fortieth.
+# Copies that follow the timed ones of each stream, as a share of them at first: the direction that ends first goes on,
+# so that the other is not timed alone. The directions of an H200 differ by a fortieth.
 _FOLLOWING_SHARE = 4
+_MOST_FOLLOWING = 2 * MOST_QUEUED
 
 FEWEST_TIMES = 4
 """With fewer copies in a batch, one direction may be over before the other has begun."""
 
-# The threads of the emulated device may begin milliseconds apart.
+_SPARE = 1.1
+
+# The second is with as many copies as the first has shown to be needed.
 _ATTEMPTS = 5
 
 
@@ -56,7 +61,8 @@ class PairTimer(AbstractContextManager["PairTimer"]):
     def __init__(self, device: Device, gate: Gate | None, while_running: Callable[[], None] = lambda: None) -> None:
         self._gate = gate
         self._while_running = while_running
-        self._marks = tuple((Event(device), Event(device)) for _ in range(2))
+        # Of each stream: where the timed copies begin and end, and where those end that follow.
+        self._marks = tuple((Event(device), Event(device), Event(device)) for _ in range(2))
 
     def time(self, pair: Pair, times: int) -> Timing:
         """Time one batch in which each piece of work runs ``times`` times.
@@ -66,8 +72,8 @@ class PairTimer(AbstractContextManager["PairTimer"]):
             does in one piece, in the window that is common to both.
 
         Raises:
-            UnsupportedError: There is no gate, without which the two do not begin together, or they ran one after the
-                other.
+            UnsupportedError: There is no gate, without which the two do not begin together, or one was timed while the
+                other did not run.
             CudabwError: The gate's watchdog opened it too early.
             ValueError: More work than the launch queue surely holds.
         """
@@ -76,34 +82,41 @@ class PairTimer(AbstractContextManager["PairTimer"]):
         if self._gate is None:
             raise UnsupportedError("both directions begin together behind a gate only, which this device cannot have")
         self._run_together(self._gate, pair, times)
-        first, second = (end.seconds_since(start) / times for start, end in self._marks)
+        first, second = (end.seconds_since(start) / times for start, end, _ in self._marks)
         rates = sum(1 / seconds for seconds in (first, second) if seconds > 0)
         return Timing(1 / rates if rates else 0.0, Clock.EVENT, gated=True, host_held=False, parts=(first, second))
 
     def _run_together(self, gate: Gate, pair: Pair, times: int) -> None:
+        following = [max(1, times // _FOLLOWING_SHARE)] * 2
         for _ in range(_ATTEMPTS):
-            self._run(gate, pair, times)
-            if self._in_common_window():
+            self._run(gate, pair, times, following)
+            missing = self._missing(times)
+            if not any(missing):
                 return
+            following = [count + more for count, more in zip(following, missing, strict=True)]
+            if max(following) > _MOST_FOLLOWING:
+                break
         # A device with a single copy engine takes one direction after the other.
         raise UnsupportedError(
             "the two directions did not run at the same time, so there is no rate of both",
             hint="Choose a larger --size.",
         )
 
-    def _run(self, gate: Gate, pair: Pair, times: int) -> None:
+    def _run(self, gate: Gate, pair: Pair, times: int, following: Sequence[int]) -> None:
         gate.close_on(pair.first.stream)
         try:
             # What waits for a stream that the gate holds is held as well.
             pair.second.stream.wait_for(pair.first.stream)
             # The stream that the gate itself holds comes last: for a modelled clock, which does not see the host open
             # the gate, it opens with the last submission to that stream.
-            for work, (start, end) in zip((pair.second, pair.first), reversed(self._marks), strict=True):
+            queued = tuple(zip((pair.first, pair.second), self._marks, following, strict=True))
+            for work, (start, end, last), more in reversed(queued):
                 work.submit()
                 start.record(work.stream)
                 work.submit(times)
                 end.record(work.stream)
-                work.submit(max(1, times // _FOLLOWING_SHARE))
+                work.submit(more)
+                last.record(work.stream)
         finally:
             gate.open()
         self._while_running()
@@ -112,11 +125,12 @@ class PairTimer(AbstractContextManager["PairTimer"]):
         if gate.expired:
             raise CudabwError("the gate's watchdog opened it before the batch was queued, so its time means nothing")
 
-    def _in_common_window(self) -> bool:
-        (first_start, first_end), (second_start, second_end) = self._marks
-        late_start = max(0.0, second_start.seconds_since(first_start))
-        early_end = min(first_end.seconds_since(first_start), second_end.seconds_since(first_start))
-        return early_end >= late_start
+    def _missing(self, times: int) -> tuple[int, ...]:
+        """How many more copies of each would have run while the other was timed."""
+        return tuple(
+            _copies_in(other[1].seconds_since(mine[2]), mine[1].seconds_since(mine[0]) / times)
+            for mine, other in (self._marks, reversed(self._marks))
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +138,12 @@ class PairTimer(AbstractContextManager["PairTimer"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for start, end in self._marks:
-            start.close()
-            end.close()
+        for mark in chain.from_iterable(self._marks):
+            mark.close()
+
+
+def _copies_in(seconds: float, each: float) -> int:
+    """Copies in a time that is not over, and some to spare; a copy that takes no time never fills one."""
+    if seconds <= 0:
+        return 0
+    return 1 + math.ceil(_SPARE * seconds / each) if each > 0 else _MOST_FOLLOWING + 1

@@ -38,8 +38,35 @@ def test_each_direction_has_its_time_and_the_total_is_that_of_both_rates_without
     )
 
 
+class Counted:
+    """Copies that note how many are submitted at a time."""
+
+    repeatable = True
+
+    def __init__(self, work):
+        self.work, self.stream, self.submitted = work, work.stream, []
+
+    def submit(self, times=1):
+        self.submitted.append(times)
+        self.work.submit(times)
+
+
+@pytest.mark.parametrize("slow", ["h2d", "d2h"])
+def test_the_faster_direction_goes_on_until_the_slower_one_has_been_timed(make_pair, slow):
+    device, pair = make_pair(**{"h2d": 50e9, "d2h": 50e9, slow: 10e9})
+    pair = Pair(Counted(pair.first), Counted(pair.second))
+    with Gate(device) as gate, PairTimer(device, gate) as timer:
+        timing = timer.time(pair, 4)
+    assert sorted(timing.parts) == [pytest.approx(NBYTES / 50e9, rel=1e-4), pytest.approx(NBYTES / 10e9, rel=1e-4)]
+    fast, late = (pair.second, pair.first) if slow == "h2d" else (pair.first, pair.second)
+    assert late.submitted == [1, 4, 1] * 2
+    assert fast.submitted[:3] == [1, 4, 1]
+    # Five copies of the slow direction, to the end of those that are timed, last as long as 25 of the fast one.
+    assert 25 <= sum(fast.submitted[3:]) <= 35
+
+
 def test_the_link_is_read_once_while_both_run(make_pair):
-    device, pair = make_pair()
+    device, pair = make_pair(d2h=50e9)
     readings = []
     with Gate(device) as gate, PairTimer(device, gate, lambda: readings.append(1)) as timer:
         timer.time(pair, 4)
