@@ -8,6 +8,7 @@ from cudabw.benchmarks.bandwidth_plan import KERNEL, STAGED
 from cudabw.copying.driver_copy import PreparedCopy
 from cudabw.copying.kernel_copy import KernelCopier
 from cudabw.copying.staged_copy import StagedCopier
+from cudabw.copying.staging_calibration import SMALLEST_STAGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,15 @@ class Engines:
         if case.engine == STAGED:
             return self._staged_copier(case.node).prepare
         return PreparedCopy
+
+    def calibrate(self, case: BandwidthCase) -> None:
+        """Find out how copies of the case are to be staged, if they are; its first copy would else wait for that.
+
+        Raises:
+            CudabwError: There is no memory to find out with, or the driver failed.
+        """
+        if case.engine == STAGED and case.size_bytes >= SMALLEST_STAGED:
+            self._staged_copier(case.node).setting(case.direction)
 
     def _kernel_copier(self) -> KernelCopier:
         if self._kernel is None:

@@ -71,7 +71,7 @@ class Outcome:
             launch_overhead=_sum(self.launch_overhead, other.launch_overhead),
             small_copies=_sum(self.small_copies, other.small_copies),
             cpu_speed=_sum(self.cpu_speed, other.cpu_speed),
-            warnings=self.warnings + other.warnings,
+            warnings=tuple(dict.fromkeys(self.warnings + other.warnings)),
         )
 
 

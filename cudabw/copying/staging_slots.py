@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cudabw.copying.call_rows import NEVER, STATUS, Semaphore, address_of, make_calls, row
 from cudabw.copying.staging_programs import FUNCTIONS, WAIT, Places, cut, program, takers
-from cudabw.errors import CudabwError
+from cudabw.errors import CudabwError, RefusedError
 from cudabw.runtime.event import Event
 from cudabw.runtime.memory import PinnedBuffer
 from cudabw.runtime.resources import Closing, resources
@@ -188,7 +188,7 @@ class Crew(Closing):
         slot: Bytes of each slot.
 
     Raises:
-        RefusedError: The system does not pin so much memory; nothing is left behind.
+        RefusedError: The system does not pin so much memory, or start so many threads; nothing is left behind.
         DriverError: The driver failed; nothing is left behind.
     """
 
@@ -200,13 +200,24 @@ class Crew(Closing):
         self._latest: _Order | None = None
         with resources() as owned:
             self._after = owned.enter_context(Event(device, timing=False))
-            self.workers = [Worker(device, slot, number, self._done) for number in range(workers)]
+            self.workers, missing = self._start(workers, slot)
             self._dismiss = weakref.finalize(self, _dismiss, [worker.post for worker in self.workers])
-            refusals = [worker.hand_over(owned) for worker in self.workers]
+            refusals = [missing, *(worker.hand_over(owned) for worker in self.workers)]
             owned.callback(self._end_threads, self._dismiss, [worker.thread for worker in self.workers])
             for refusal in filter(None, refusals):
                 raise refusal
             self._owned = owned.pop_all()
+
+    def _start(self, count: int, slot: int) -> tuple[list[Worker], RefusedError | None]:
+        """Start so many workers; returns those that could be, and why there are no more."""
+        workers: list[Worker] = []
+        for number in range(count):
+            try:
+                workers.append(Worker(self.device, slot, number, self._done))
+            except RuntimeError:  # what threading makes of a limit on processes
+                why = f"the system let this process start only {number} of {count} threads to stage copies"
+                return workers, RefusedError(why, hint="Raise the limit on processes, or ask for fewer threads.")
+        return workers, None
 
     def run(self, transfer: Transfer, stream: Stream) -> None:
         """Copy, after all work of a stream that has been queued so far, and hold the caller until it is done.

@@ -9,13 +9,13 @@ twice and a copy that moved nothing, or moved old data, is seen.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cudabw.errors import WrongDataError
+from cudabw.system.cpu import Affinity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,8 +45,11 @@ class Pattern:
     def __init__(self, seed: int, threads: int | None = None) -> None:
         random = np.random.Generator(np.random.SFC64(seed))
         self._block = random.integers(0, 1 << 64, BLOCK_BYTES // 8, dtype=np.uint64)
-        self._threads = threads or min(4, len(os.sched_getaffinity(0)))
-        self._pool = ThreadPoolExecutor(self._threads, "cudabw-pattern")
+        affinity = Affinity()
+        cpus = affinity.allowed()
+        self._threads = threads or min(4, len(cpus) or 1)
+        # Threads start when they are first needed, and inherit the CPU on which that thread is held then.
+        self._pool = ThreadPoolExecutor(self._threads, "cudabw-pattern", affinity.hold, (cpus,))
 
     def fill(self, array: npt.NDArray[np.uint8], *, stamp: int, offset: int = 0) -> None:
         """Write the pattern's bytes from ``offset`` over an array.

@@ -17,6 +17,7 @@ from cudabw.units import format_about_size, format_percent, format_rate, format_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from cudabw.results.fits import Fit
     from cudabw.results.model import CaseResult, Rate, RunResult
     from cudabw.results.setup_cost import BreakEven
 
@@ -148,12 +149,26 @@ def _small_copies(result: RunResult) -> Iterator[str]:
         halves = {
             fit.direction: fit.half_rate_bytes
             for fit in result.fits
-            if fit.kind == kind and fit.direction in _DIRECTIONS and (fit.half_rate_bytes or 0) > fit.sizes_bytes[0]
+            if fit.kind == kind
+            and fit.direction in _DIRECTIONS
+            and (fit.half_rate_bytes or 0) > fit.sizes_bytes[0]
+            and _is_repeated(fit, result)
         }
         if halves:
             sizes = " and ".join(f"{format_about_size(half or 0)} {way}" for way, half in halves.items())
             yield f"Copies of {kind} memory below {sizes} are mostly start-up: join small ones into one."
             return
+
+
+def _is_repeated(fit: Fit, result: RunResult) -> bool:
+    """Whether no point of a curve rests on a single trial."""
+    curve = (fit.kind, fit.engine, fit.direction, fit.pages, fit.numa_node)
+    return all(
+        case.rate_bytes_per_s is not None and case.rate_bytes_per_s.low is not None
+        for case in result.bandwidth_cases
+        if (case.kind, case.engine, case.direction, case.pages, case.numa_node) == curve
+        and case.size_bytes in fit.sizes_bytes
+    )
 
 
 _RULES: Final[Sequence[Callable[[RunResult], Iterable[str]]]] = (

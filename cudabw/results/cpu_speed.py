@@ -28,13 +28,14 @@ class CpuSpeed:
     kept: int
 
     def __add__(self, later: CpuSpeed) -> CpuSpeed:
-        """Both together; what was found at first is that of this one."""
+        """Both together, the probes weighted by what was taken; what was found at first is that of this one."""
+        taken = self.taken + later.taken
         return CpuSpeed(
             cpus=tuple(sorted({*self.cpus, *later.cpus})),
             usable=self.usable,
             slow_at_first=self.slow_at_first,
-            probe_s=min(self.probe_s, later.probe_s),
-            taken=self.taken + later.taken,
+            probe_s=(self.probe_s * self.taken + later.probe_s * later.taken) / taken if taken else self.probe_s,
+            taken=taken,
             repeated=self.repeated + later.repeated,
             kept=self.kept + later.kept,
         )

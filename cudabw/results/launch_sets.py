@@ -132,7 +132,7 @@ class LaunchOverhead:
 
     Attributes:
         queue: Of the device.
-        launches_per_burst: At most, which stays below half the queue.
+        launches_per_burst: Which stay below half the queue; where several sections were measured, of the first.
         collector: What Python's garbage collector did while times were taken.
         sets: In the order of the table.
         slopes: One for each kind of arguments that was measured with several numbers of them.

@@ -192,6 +192,20 @@ def test_a_staged_case_says_how_it_was_staged_or_that_the_driver_did_it(modelled
     ]
 
 
+def test_staged_copies_are_calibrated_before_the_first_trial_which_tells_how_long_the_next_takes(
+    modelled, few_threads, monkeypatch
+):
+    events, setting = [], StagedCopier.setting
+    monkeypatch.setattr(StagedCopier, "setting", lambda *given: events.append("calibrated") or setting(*given))
+    observer = Observer(progress=lambda done, total, label: events.append(label))
+    wanted = plan("pageable", "pinned", directions=("d2h",), sizes=(MIB, MIB - 1), engines=("staged", "driver"),
+                  staging=few_threads)  # fmt: skip
+    run_bandwidth(modelled(), [wanted], observer=observer)
+    assert events[0] == "calibrated"
+    assert events.count("calibrated") == 1, "a size that is too small to be staged needs no calibration"
+    assert len(events) > 4
+
+
 @pytest.mark.parametrize("engine", ["driver", "staged"])
 def test_fresh_memory_is_copied_into_once_a_sample_by_any_engine(modelled, few_threads, engine):
     wanted = plan(

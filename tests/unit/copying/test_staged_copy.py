@@ -352,6 +352,24 @@ def test_a_copy_that_fails_in_the_third_worker_stops_all_three(device, copier, n
     assert moves(copier, noise, direction, nbytes)
 
 
+def test_threads_that_the_system_does_not_start_are_a_refusal_that_leaves_nothing_behind(device, noise, monkeypatch):
+    start = threading.Thread.start
+
+    def start_two(thread):
+        if len(workers()) == 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    with pytest.raises(RefusedError, match="start only 2 of 3 threads to stage copies"):
+        staging_slots.Crew(device, 3, SLOT)
+    assert workers() == []
+    assert device.page_locked_bytes == 0
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with staging_slots.Crew(device, 3, SLOT):
+        assert len(workers()) == 3
+
+
 def test_no_piece_is_moved_after_a_failure(make_device, make_copier, noise):
     device = make_device(faults=[Fault(function="cuMemcpyHtoDAsync", status=2, nth=3)])
     copier, moved = make_copier(device, threads=1), []

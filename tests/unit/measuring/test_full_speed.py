@@ -1,5 +1,7 @@
 """Work is timed on CPUs at full speed, and again when its CPU slows down."""
 
+from dataclasses import replace
+
 import pytest
 
 from cudabw.measuring.full_speed import MOST_REPEATS, SLOW, FullSpeed
@@ -171,3 +173,6 @@ def test_results_of_two_plans_are_added():
         take(machine.full_speed_of_plan, machine.trial)
     both = first.full_speed_of_plan.found() + second.full_speed_of_plan.found()
     assert (both.cpus, both.taken, both.slow_at_first) == ((0, 1), 2, 1)
+    plan = first.full_speed_of_plan.found()
+    sum_of_unequal = replace(plan, probe_s=40e-6, taken=1) + replace(plan, probe_s=60e-6, taken=3)
+    assert sum_of_unequal.probe_s == pytest.approx(55e-6)

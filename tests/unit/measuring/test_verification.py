@@ -47,6 +47,17 @@ def filled(pattern, nbytes, stamp, offset=0):
     return array
 
 
+def test_its_threads_run_wherever_the_process_may_also_if_they_start_while_their_caller_is_held_on_one_cpu():
+    allowed, found = os.sched_getaffinity(0), []
+    with closing(Pattern(1, threads=2)) as pattern:
+        os.sched_setaffinity(0, {min(allowed)})
+        try:
+            pattern._pool.submit(lambda: found.append(os.sched_getaffinity(0))).result()
+        finally:
+            os.sched_setaffinity(0, allowed)
+    assert found == [allowed]
+
+
 # -- what the bytes are -----------------------------------------------------------------------------------
 
 

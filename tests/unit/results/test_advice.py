@@ -162,6 +162,14 @@ def test_sizes_below_half_of_the_rate_are_better_joined():
     assert advise(run(fits=fits[:1]))[0].startswith("Copies of pageable memory below 88 KiB h2d are")
 
 
+def test_a_curve_of_single_trials_earns_no_advice():
+    curve = fit("pinned", "h2d", 87014.7)
+    points = [case("pinned", "h2d", 10.0, size=size) for size in curve.sizes_bytes]
+    assert advise(run(*points, fits=(curve,)))
+    points[-1] = case("pinned", "h2d", 10.0, size=curve.sizes_bytes[-1], spread=None)
+    assert advise(run(*points, fits=(curve,))) == ()
+
+
 @pytest.mark.parametrize(
     "fits",
     [
