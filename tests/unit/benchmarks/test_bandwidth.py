@@ -197,7 +197,7 @@ def test_staged_copies_are_calibrated_before_the_first_trial_which_tells_how_lon
 ):
     events, setting = [], StagedCopier.setting
     monkeypatch.setattr(StagedCopier, "setting", lambda *given: events.append("calibrated") or setting(*given))
-    observer = Observer(progress=lambda done, total, label: events.append(label))
+    observer = Observer(progress=lambda *told: events.append(told[-1]))
     wanted = plan("pageable", "pinned", directions=("d2h",), sizes=(MIB, MIB - 1), engines=("staged", "driver"),
                   staging=few_threads)  # fmt: skip
     run_bandwidth(modelled(), [wanted], observer=observer)

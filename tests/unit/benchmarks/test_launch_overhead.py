@@ -325,7 +325,8 @@ def test_on_a_modelled_clock_no_cpu_is_slow_or_fast(modelled):
 def test_an_interruption_in_a_later_trial_is_noted(device):
     outcome = measure(device, *buffers(1), trials=3, observer=interrupt_after(2 * 22 * ROUNDS + 1))
     assert {case.state for case in outcome.cases} == {State.OK}
-    assert {case.notes for case in outcome.cases} == {("2 of 3 trials: interrupted",)}
+    # Beside it there may be that a busy machine was slower in the second halves of its bursts.
+    assert all("2 of 3 trials: interrupted" in case.notes for case in outcome.cases)
 
 
 def test_later_plans_of_an_interrupted_run_have_their_cases(device):

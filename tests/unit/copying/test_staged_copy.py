@@ -352,7 +352,7 @@ def test_a_copy_that_fails_in_the_third_worker_stops_all_three(device, copier, n
     assert moves(copier, noise, direction, nbytes)
 
 
-def test_threads_that_the_system_does_not_start_are_a_refusal_that_leaves_nothing_behind(device, noise, monkeypatch):
+def test_threads_that_the_system_does_not_start_are_a_refusal_that_leaves_nothing_behind(device, monkeypatch):
     start = threading.Thread.start
 
     def start_two(thread):
