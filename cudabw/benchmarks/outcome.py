@@ -149,6 +149,10 @@ def state_without_figure(state: State, reason: str | None, ended_because: str | 
     return (State.FAILED, ended_because or "not measured") if state is State.OK else (state, reason)
 
 
+class LostError(CudabwError):
+    """A device is lost, and nothing more can be measured on it."""
+
+
 def require_alive(device: Device, error: CudabwError) -> None:
     """End the run if the device is lost: everything after would fail for the same reason.
 
@@ -157,8 +161,10 @@ def require_alive(device: Device, error: CudabwError) -> None:
         error: What failed on it.
 
     Raises:
-        CudabwError: It is lost.
+        LostError: It is lost.
     """
+    if isinstance(error, LostError):
+        raise error
     if not _ends_context(error):
         try:
             device.synchronize()
@@ -166,7 +172,7 @@ def require_alive(device: Device, error: CudabwError) -> None:
             pass
         else:
             return
-    raise CudabwError(
+    raise LostError(
         f"device {device.ordinal} was lost: {error}",
         hint=error.hint or "The driver's log (dmesg) says more.",
     ) from error

@@ -55,7 +55,7 @@ class Places:
         if case.node == AUTO and self.device_node is None:
             raise UnsupportedError(
                 "no NUMA node is known for the device",
-                hint="Name a node, as in --numa 0, or measure --numa all.",
+                hint="Name a node (--numa 0, in a suite numa = 0), or measure all.",
             )
         if case.node == ALL:
             raise UnsupportedError("the NUMA nodes are not known: this system does not say which it has")

@@ -62,7 +62,8 @@ Examples:
     type=click.Choice(["driver", "kernel", "staged", "all"]),
     multiple=True,
     help="What copies: the driver; a kernel that reads or writes mapped memory; threads that stage pageable memory "
-    "through pinned slots; or all that a kind has. May be repeated; kinds that have none of them are left out.  "
+    "through pinned slots; or all that a kind has. May be repeated; kinds that were not named and have none are "
+    "left out.  "
     "[default: kernel for mapped memory, else driver]",
 )
 @click.option(

@@ -83,9 +83,11 @@ def seconds_over(trials: Sequence[Sequence[float]], tick_s: float = 0.0) -> Seco
     """
     median, interval = _median_and_interval([stats.median(samples) for samples in trials], tick_s)
     samples = [sample for trial in trials for sample in trial]
+    low, high = _ends(interval)
     return Seconds(
         median,
-        *_ends(interval),
+        None if low is None else max(0.0, low),  # few trials that scatter widely leave open what no time can be
+        high,
         min(samples),
         max(samples),
         p5=stats.quantile(samples, 0.05),

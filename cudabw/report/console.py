@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from typing import IO, TYPE_CHECKING
 
@@ -61,8 +62,10 @@ def new_table(symbols: Symbols, words: Iterable[str] = (), figures: Iterable[str
 
 def make_console(stream: IO[str]) -> Console:
     """A console on a stream; honours NO_COLOR, FORCE_COLOR and COLUMNS as rich does."""
-    console = Console(file=stream, highlight=False, markup=False, emoji=False)
-    if not stream.isatty() and "COLUMNS" not in console._environ:  # noqa: SLF001 - rich offers no other way to ask
+    # Some programs that start others say 0 where they know no width, and rich would print nothing.
+    environ = {name: value for name, value in os.environ.items() if name != "COLUMNS" or value.strip("0")}
+    console = Console(file=stream, highlight=False, markup=False, emoji=False, _environ=environ)
+    if not stream.isatty() and "COLUMNS" not in environ:
         console.width = PIPE_WIDTH
     return console
 

@@ -67,10 +67,13 @@ def _tables(result: RunResult, numbers: Numbers, symbols: Symbols) -> Iterable[t
     many = result.small_copies_cases
     most = _usual_number(many)
     by_size = [case for case in many if case.copies == most]
-    if by_size:
-        caption = f"{most} scattered copies at once, by size: µs for each, submitted and waited for"
+    several_numbers = _sizes_with_several_numbers(many)
+    # One size in several numbers has a table of its own below.
+    if by_size and not (several_numbers and len({case.size_bytes for case in by_size}) == 1):
+        copies = "1 copy" if most == 1 else f"{most} scattered copies at once"
+        caption = f"{copies}, by size: µs for each, submitted and waited for"
         yield caption, _ways(by_size, "Size", lambda case: format_size(case.size_bytes), numbers, symbols)
-    for size in _sizes_with_several_numbers(many):
+    for size in several_numbers:
         by_number = [case for case in many if case.size_bytes == size]
         caption = f"Scattered copies of {format_size(size)} at once, by their number: µs for each"
         yield caption, _ways(by_number, "Copies", lambda case: str(case.copies), numbers, symbols)

@@ -33,16 +33,18 @@ def crossovers(result: RunResult) -> Iterable[str]:
 def _suffices(ways: Sequence[LoopSuffices]) -> str:
     first = ways[0]
     places = _by_place((_NAMES[one.way], _from_size(one)) for one in ways)
-    where = "; as ".join(f"{_listed(names, 'or')} {place}" for place, names in places.items())
-    return f"{first.kind} {first.direction}, {first.copies} copies: a loop is as fast as {where}."
+    where = "; ".join(place.format(_listed(names, "or")) for place, names in places.items())
+    copies = "1 copy" if first.copies == 1 else f"{first.copies} copies"
+    return f"{first.kind} {first.direction}, {copies}: a loop is {where}."
 
 
 def _from_size(found: LoopSuffices) -> str:
+    """From where on a loop suffices, with a place for the names of the ways."""
     if found.from_bytes is None:
-        return f"nowhere up to {format_size(found.sizes[-1])}"
+        return f"still slower than {{}} at {format_size(found.sizes[-1])}"
     if found.from_bytes == found.sizes[0]:
-        return "at every size"
-    return f"from {format_size(found.from_bytes)} on"
+        return "not seen to be slower than {} at any size"
+    return f"not seen to be slower than {{}} from {format_size(found.from_bytes)} on"
 
 
 def _pays(ways: Sequence[WayPays]) -> str:

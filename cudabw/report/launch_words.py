@@ -112,8 +112,9 @@ def held_on(result: RunResult) -> Iterable[str]:
     speed = result.cpu_speed
     if speed is None:
         return
-    slow = f" ({speed.slow_at_first} of {speed.usable} were slow at first)" if speed.slow_at_first else ""
-    yield f"The thread was held on one CPU at a time that ran at full speed{slow}."
+    were = "was" if speed.slow_at_first == 1 else "were"
+    slow = f" ({speed.slow_at_first} of {speed.usable} {were} slow at first)" if speed.slow_at_first else ""
+    yield f"The thread was held on one CPU at a time, chosen for its speed{slow}."
     if speed.repeated:
         timings = "1 timing was" if speed.repeated == 1 else f"{speed.repeated} timings were"
         kept = f"{speed.kept} of {speed.taken} were kept all the same"

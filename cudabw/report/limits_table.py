@@ -127,4 +127,6 @@ def _shown(value: float, bound: Bound) -> str:
     shown = value * _SHOWN_PER_UNIT[bound]
     if abs(shown) >= _UNREADABLE:
         return f"{shown:.1e}"
+    if 0 < abs(shown) < 0.1:
+        return f"{shown:.2g}"
     return f"{shown:.{2 if abs(shown) < 100 else 1}f}"

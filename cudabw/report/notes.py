@@ -54,9 +54,10 @@ def count_outliers(figures: Iterable[Rate | Seconds | None], what: str) -> str |
     if not outliers:
         return None
     samples = sum(figure.n or 0 for figure in counted)
+    are, count = ("is an outlier", "it counts") if outliers == 1 else ("are outliers", "they count")
     return (
-        f"{outliers} of {samples} {what} are outliers, more than 10 times as far off their trial's median as usual; "
-        "they count like the others."
+        f"{outliers} of {samples} {what} {are}, more than 10 times as far off their trial's median as usual; "
+        f"{count} like the others."
     )
 
 

@@ -113,12 +113,12 @@ def _break_even_table(found: Sequence[BreakEven], symbols: Symbols) -> Table:
     for way in ways:
         table.add_column(way, justify="right", no_wrap=True, style="bold")
         table.add_column("99 %", justify="right", no_wrap=True)
-    rows: dict[tuple[str, str, int], dict[str, BreakEven]] = {}
+    rows: dict[tuple[str, int], dict[str, BreakEven]] = {}
     for one in found:
-        memory = memory_label(one.kind, node=one.numa_node)
-        rows.setdefault((memory, one.engine, one.size_bytes), {})[one.direction] = one
-    for (memory, engine, size), row in rows.items():
-        table.add_row(memory, engine, format_size(size), *_counts(row, ways, symbols))
+        rows.setdefault((memory_label(one.kind, node=one.numa_node), one.size_bytes), {})[one.direction] = one
+    for (memory, size), row in rows.items():
+        engines = " / ".join(dict.fromkeys(row[way].engine for way in ways if way in row))
+        table.add_row(memory, engines, format_size(size), *_counts(row, ways, symbols))
     return table
 
 

@@ -139,7 +139,7 @@ def test_a_node_that_fails_is_put_back_too(modelled, two_nodes):
         (
             "auto",
             State.UNSUPPORTED,
-            "no NUMA node is known for the device. Name a node, as in --numa 0, or measure --numa all.",
+            "no NUMA node is known for the device. Name a node (--numa 0, in a suite numa = 0), or measure all.",
         ),
         (7, State.UNSUPPORTED, "NUMA node 7 does not exist. Nodes with memory: 0, 1."),
         (2, State.UNSUPPORTED, "NUMA node 2 has no memory. Nodes with memory: 0, 1."),
