@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
 _MEDIAN_TO_MEAN: Final = math.sqrt(math.pi / 2)
@@ -168,30 +170,41 @@ def welch_interval(a: ArrayLike, b: ArrayLike, confidence: float = 0.99, *, floo
     return _widen(difference, difference - half_width, difference + half_width, floor)
 
 
-def prediction_interval(a: ArrayLike, b: float, confidence: float = 0.99) -> Interval:
-    """Give an interval for how far what ``b`` is a draw of has moved from what the samples ``a`` are draws of.
+def prediction_interval(
+    earlier: Sequence[ArrayLike], new: ArrayLike, confidence: float = 0.99, *, floor: float = 0.0
+) -> Interval:
+    """Give an interval for how far the mean of a new run has moved from what the means of earlier runs are draws of.
 
-    It is ``b - mean(a) +- t * s * sqrt(1 + 1/n)`` with n - 1 degrees of freedom: 0 lies outside where ``b`` would be a
-    surprise as one more of the samples, which must be near normal.
-    Source: Hahn and Meeker, "Statistical Intervals", 1991 (the normal prediction interval for one observation).
+    It is ``mean(new) - M +- t * sqrt(s^2 (1 + 1/n) + w^2 max(0, 1/k - K))`` with n - 1 degrees of freedom. M and s are
+    mean and standard deviation of the n earlier runs' means, w^2 is the variance within runs, pooled over all of them
+    and the new one, k is how many trials the new run has, and K is the mean of 1/k of the earlier ones. 0 lies outside
+    where the new run would be a surprise as one more of them. Levels of runs and trials in a run must be near normal.
+
+    Source: Hahn and Meeker, "Statistical Intervals", 1991 (the normal prediction interval for one observation), for
+    the term with s^2. The other: a run's mean varies by r^2 + w^2/k, where r^2 is from run to run, so s^2 stands for
+    r^2 + w^2 K, to which w^2 (1/k - K) is wanting where the new run has fewer trials. As w^2 is known better than by
+    n - 1 degrees of freedom, the interval errs on the wide side.
 
     Args:
-        a: Two or more independent draws; logarithms where a ratio is asked for.
-        b: One more.
+        earlier: The trials of each of two or more runs, one or more each; logarithms where a ratio is asked for.
+        new: The trials of one more.
         confidence: Above 0 and below 1.
+        floor: Each end is at least this far from the difference, in the trials' unit.
 
     Raises:
-        ValueError: Fewer than two samples, samples that are not finite, or a confidence out of range.
+        ValueError: Fewer than two runs, trials that are none or not finite, or confidence or floor out of range.
     """
-    values = _as_samples(a)
+    runs, latest = [_as_samples(run) for run in earlier], _as_samples(new)
     _require_confidence(confidence)
-    if values.size < 2:
-        raise ValueError(f"a prediction needs two samples, not {values.size}")
-    (new,) = _as_samples([b])
-    mean, variance = _mean_and_variance(values)
-    t = student_t_quantile((1 + confidence) / 2, values.size - 1)
-    half_width = t * math.sqrt(variance * (1 + 1 / values.size))
-    return Interval(float(new) - mean - half_width, float(new) - mean + half_width)
+    _require_floor(floor)
+    if len(runs) < 2:
+        raise ValueError(f"a prediction needs two runs, not {len(runs)}")
+    mean, variance = _mean_and_variance(np.array([_mean(run) for run in runs]))
+    fewer = max(0.0, 1 / latest.size - math.fsum(1 / run.size for run in runs) / len(runs))
+    squared = variance * (1 + 1 / len(runs)) + _pooled_variance([*runs, latest]) * fewer
+    half_width = student_t_quantile((1 + confidence) / 2, len(runs) - 1) * math.sqrt(squared)
+    difference = _mean(latest) - mean
+    return _widen(difference, difference - half_width, difference + half_width, floor)
 
 
 def relative_spread(interval: Interval, centre: float) -> float:
@@ -226,10 +239,20 @@ def _require_floor(floor: float) -> None:
         raise ValueError(f"the least half-width must be finite and not negative, not {floor}")
 
 
+def _mean(values: NDArray[np.float64]) -> float:
+    """Give the mean, exact for equal samples: it would be rounded otherwise."""
+    return float(values[0] + (values - values[0]).mean())
+
+
 def _mean_and_variance(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Give the mean and the unbiased variance, exact for equal samples: their mean would be rounded otherwise."""
-    deviations = values - values[0]
-    return float(values[0] + deviations.mean()), float(deviations.var(ddof=1))
+    """Give the mean and the unbiased variance, both exact for equal samples."""
+    return _mean(values), float((values - values[0]).var(ddof=1))
+
+
+def _pooled_variance(groups: Sequence[NDArray[np.float64]]) -> float:
+    """Give the variance within groups, each weighed by its degrees of freedom; 0 where all have a single sample."""
+    several = [(group.size - 1, _mean_and_variance(group)[1]) for group in groups if group.size > 1]
+    return math.fsum(dof * variance for dof, variance in several) / max(1, sum(dof for dof, _ in several))
 
 
 def _order_statistic_rank(n: int, confidence: float) -> int:

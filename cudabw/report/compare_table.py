@@ -11,6 +11,7 @@ from cudabw.report.console import new_table, print_line, print_whole, symbols_fo
 from cudabw.report.titles import EMULATED
 from cudabw.results.compare import Reason, Verdict
 from cudabw.results.headline import Quantity
+from cudabw.results.model import State
 from cudabw.units import format_percent, format_rate, format_seconds
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _WORDS: Final = {
     Reason.TOO_WIDE: "the interval is too wide to tell a change from none",
     Reason.ONE_TRIAL: "one trial does not tell how far trials scatter",
     Reason.FEW_RUNS: "fewer than two of the earlier runs measured it",
-    Reason.FEWER_TRIALS: "fewer trials than in the earlier runs",
     Reason.OTHER_CLOCK: "timed by another clock",
     Reason.NO_TIME: "it took no time by its clock",
     Reason.NOT_MEASURED: "not measured on both sides",
@@ -111,12 +111,22 @@ def _footer(comparison: Comparison) -> Iterable[str]:
         if labels:
             # Labels of launches have commas in them.
             yield f"Only in {name}: {'; '.join(labels)}."
+    yield from _unreliable(comparison)
     for fact in comparison.facts:
         yield f"Not the same: {fact.name} was {fact.old}, is {fact.new}."
     speed = comparison.cpu_speed
     if speed is not None and abs(speed - 1) > comparison.margin:
         faster = f"{format_percent(abs(speed - 1))} {'faster' if speed > 1 else 'slower'}"
         yield f"Not the same: the CPU worked {faster} than before; times by the host's clock follow it."
+
+
+def _unreliable(comparison: Comparison) -> Iterable[str]:
+    before = [(change.label, change.old_states) for change in comparison.cases]
+    after = [(change.label, (change.new_state,)) for change in comparison.cases]
+    for name, cases in ((comparison.old, before), (comparison.new, after)):
+        for state in (State.THROTTLED, State.UNSTABLE):
+            if labels := [label for label, states in cases if state in states]:
+                yield f"{str(state).capitalize()} in {name}: {'; '.join(labels)}."
 
 
 def _summary(comparison: Comparison) -> str:

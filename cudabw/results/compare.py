@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cudabw.results.headline import Headline
-    from cudabw.results.model import Case, RunResult
+    from cudabw.results.model import Case, RunResult, State
 
 CONFIDENCE: Final = 0.99
 
@@ -56,8 +56,6 @@ class Reason(StrEnum):
     """There is a change, but the host's clock timed it, and one earlier run does not show how far runs differ by it."""
     FEW_RUNS = "few_runs"
     """Fewer than two of the earlier runs measured it."""
-    FEWER_TRIALS = "fewer_trials"
-    """The new run took fewer trials than the earlier ones, so it may scatter more than they show."""
     OTHER_CLOCK = "other_clock"
     """It was timed by another clock, so the figures are not of the same thing."""
     NO_TIME = "no_time"
@@ -76,6 +74,8 @@ class Change:
         quantity: Of the figures: ``bytes/s`` or ``s``.
         old: The earlier figure; of several runs their median. Null where there is none.
         new: The new figure.
+        old_states: What became of it in the earlier runs, each state once.
+        new_state: What became of it in the new one.
         speed: The new speed over the old; null where it cannot be told.
         low: Lower end of its 99 % interval.
         high: Upper end of it.
@@ -88,6 +88,8 @@ class Change:
     quantity: str | None
     old: float | None
     new: float | None
+    old_states: tuple[State, ...]
+    new_state: State
     verdict: Verdict
     reason: Reason
     speed: float | None = None
@@ -184,6 +186,8 @@ def change_of(old: Sequence[Case], new: Case, *, between_runs: bool) -> Change:
         "quantity": found.quantity.value if found else before[0].quantity.value if before else None,
         "old": stats.median([each.median for each in before]) if before else None,
         "new": found.median if found else None,
+        "old_states": tuple(dict.fromkeys(case.state for case in old)),
+        "new_state": new.state,
     }
     if found is None or not before:
         return Change(**figures, verdict=Verdict.INCONCLUSIVE, reason=Reason.NOT_MEASURED)
@@ -192,9 +196,11 @@ def change_of(old: Sequence[Case], new: Case, *, between_runs: bool) -> Change:
     if not all(stats.median(samples) > 0 for each in (*before, found) for samples in each.trials):
         return Change(**figures, verdict=Verdict.INCONCLUSIVE, reason=Reason.NO_TIME)
     earlier, latest = [_speeds_of(each) for each in before], _speeds_of(found)
+    # Each side may be off by what its clock cannot tell; so may all earlier runs alike.
+    floor = math.log1p(max(each.tick for each in before)) + math.log1p(found.tick)
     if between_runs:
-        return Change(**figures, **_judge_between_runs(earlier, latest))
-    judged = _judge_trials(earlier[0], latest)
+        return Change(**figures, **_judge_between_runs(earlier, latest, floor))
+    judged = _judge_trials(earlier[0], latest, floor)
     if new.clock is Clock.HOST and judged["reason"] is Reason.BEYOND_MARGIN:
         # On an H200 whose host had other guests, medians of copies that events timed differed by 0.1 % from run to run,
         # as little as within one; those of pageable copies by 10 %, and those of launches by 11 to 29 %.
@@ -208,19 +214,17 @@ def _speeds_of(found: Headline) -> list[float]:
     return [sign * math.log(stats.median(samples)) for samples in found.trials]
 
 
-def _judge_trials(old: Sequence[float], new: Sequence[float]) -> dict[str, Any]:
+def _judge_trials(old: Sequence[float], new: Sequence[float], floor: float) -> dict[str, Any]:
     if min(len(old), len(new)) < 2:
         return {"verdict": Verdict.INCONCLUSIVE, "reason": Reason.ONE_TRIAL}
-    return _judge(stats.welch_interval(old, new, CONFIDENCE), _mean(new) - _mean(old))
+    return _judge(stats.welch_interval(old, new, CONFIDENCE, floor=floor), _mean(new) - _mean(old))
 
 
-def _judge_between_runs(old: Sequence[Sequence[float]], new: Sequence[float]) -> dict[str, Any]:
+def _judge_between_runs(old: Sequence[Sequence[float]], new: Sequence[float], floor: float) -> dict[str, Any]:
     """Judge one more run by how far earlier runs scatter: their means are draws, and its mean is one more of them."""
     if len(old) < 2:
         return {"verdict": Verdict.INCONCLUSIVE, "reason": Reason.FEW_RUNS}
-    if len(new) < min(len(trials) for trials in old):
-        return {"verdict": Verdict.INCONCLUSIVE, "reason": Reason.FEWER_TRIALS}
-    interval = stats.prediction_interval([_mean(trials) for trials in old], _mean(new), CONFIDENCE)
+    interval = stats.prediction_interval(old, new, CONFIDENCE, floor=floor)
     return _judge(interval, _mean(new) - _mean([_mean(trials) for trials in old]))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from cudabw.results.latency import LatencyCase
+from cudabw.results.latency import LatencyCase, Pace, SmallCopiesCase
 from cudabw.results.launch import LaunchCase
 from cudabw.results.model import CaseResult, Pages
 from cudabw.results.setup_cost import SetupCase
@@ -40,11 +40,13 @@ class Headline:
             call, of memory the time that having it ready and giving it back takes.
         median: As in its results.
         trials: The samples of each trial, in the quantity's unit; one or more of each.
+        tick: What the clock can tell of one copy, as a share of its time; 0 where its tick is not in the results.
     """
 
     quantity: Quantity
     median: float
     trials: tuple[tuple[float, ...], ...]
+    tick: float = 0.0
 
 
 def headline_of(case: Case) -> Headline | None:
@@ -52,7 +54,7 @@ def headline_of(case: Case) -> Headline | None:
     quantity, figure, trials = _figure_of(case)
     if figure is None or not any(trials):
         return None
-    return Headline(quantity, figure.median, tuple(trial for trial in trials if trial))
+    return Headline(quantity, figure.median, tuple(trial for trial in trials if trial), _tick_of(case, figure.median))
 
 
 def _figure_of(case: Case) -> tuple[Quantity, Rate | Seconds | None, tuple[tuple[float, ...], ...]]:
@@ -68,6 +70,22 @@ def _figure_of(case: Case) -> tuple[Quantity, Rate | Seconds | None, tuple[tuple
 
 def _rates(case: CaseResult) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(case.size_bytes / seconds for seconds in trial.samples_s if seconds) for trial in case.trials)
+
+
+def _tick_of(case: Case, median: float) -> float:
+    if isinstance(case, LaunchCase | SetupCase) or not case.tick_s or not median:
+        return 0.0
+    seconds = case.size_bytes / median if isinstance(case, CaseResult) else median
+    return case.tick_s / (max(1, _timed_as_one(case)) * seconds)
+
+
+def _timed_as_one(case: CaseResult | LatencyCase | SmallCopiesCase) -> int:
+    """How many copies the clock sees as one interval: a batch, or the turn that the host waits for."""
+    if isinstance(case, SmallCopiesCase):
+        return case.copies
+    if isinstance(case, CaseResult):
+        return min(trial.copies_per_batch for trial in case.trials)
+    return min(trial.times_per_batch for trial in case.trials) if case.pace is Pace.QUEUED else 1
 
 
 def label_of(case: Case) -> str:

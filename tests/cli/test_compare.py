@@ -81,6 +81,29 @@ def test_a_directory_is_a_baseline_without_the_new_run_itself(command, measure):
     assert done.out.startswith("new.json against runs (4 runs) · NVIDIA H200\n")
 
 
+def test_a_slower_run_that_had_time_for_fewer_trials_is_a_regression(command, measure):
+    for number in range(4):
+        measure(f"runs/{number}.json", seed=number)
+    new = measure("new.json", "--pinned", "--trials", "2", slowed=1.2, seed=9)
+    done = command("compare", new.parent / "runs", new, "--fail-on", "slower=10")
+    assert (done.code, words(done)) == (3, ["slower", "slower"])
+
+
+def test_a_throttled_case_is_judged_and_named(command, measure):
+    old, new = measure("old.json"), measure("new.json", seed=1)
+    document = json.loads(new.read_text())
+    document["cases"][0] |= {"state": "throttled", "reason": "by a power cap"}
+    new.write_text(json.dumps(document))
+    done = command("compare", old, new)
+    assert (done.code, words(done)) == (0, ["same", "same"])
+    assert done.out.endswith("\nThrottled in new.json: pinned h2d 4 KiB.\n")
+    (found,) = json.loads(command("compare", old, new, "--json").out)["comparisons"]
+    assert [(case["old_states"], case["new_state"]) for case in found["cases"]] == [
+        (["ok"], "throttled"),
+        (["ok"], "ok"),
+    ]
+
+
 def test_a_directory_without_another_run_is_refused(command, measure):
     new = measure("runs/new.json")
     done = command("compare", new.parent, new)

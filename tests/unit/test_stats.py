@@ -435,28 +435,92 @@ def test_samples_are_left_as_they_were():
 
 # prediction_interval
 
+T_OF_2 = 9.92484320091807
+"""The 0.995-quantile of Student's t with two degrees of freedom."""
 
-def test_a_prediction_agrees_with_a_case_done_by_hand():
-    interval = stats.prediction_interval([1.0, 2.0, 3.0], 5.0)
-    half_width = 9.92484320091807 * math.sqrt(4 / 3)
+
+def singles(*samples):
+    """Runs of one trial each."""
+    return [[sample] for sample in samples]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "new", "squared"),
+    [
+        # Means 1, 2, 3: a variance of 1. Without trials within runs there is nothing else.
+        (singles(1.0, 2.0, 3.0), [5.0], 4 / 3),
+        # As many trials, and more.
+        ([[0.0, 2.0], [1.0, 3.0], [2.0, 4.0]], [4.0, 6.0], 4 / 3),
+        ([[0.0, 2.0], [1.0, 3.0], [2.0, 4.0]], [4.0, 5.0, 6.0], 4 / 3),
+        # One trial instead of two; within runs the variance is 2.
+        ([[0.0, 2.0], [1.0, 3.0], [2.0, 4.0]], [5.0], 4 / 3 + 2 * (1 - 1 / 2)),
+        # The new run's own trials count in it: (2 + 2 + 0 + 8) / 4 degrees of freedom.
+        ([[0.0, 2.0], [1.0, 3.0], [3.0]], [3.0, 7.0], 4 / 3),
+        ([[0.0, 2.0, 1.0], [1.0, 3.0, 2.0], [3.0] * 3], [3.0, 7.0], 4 / 3 + (2 + 2 + 8) / 7 * (1 / 2 - 1 / 3)),
+        # Numbers of trials differ: the mean of 1, 1/2 and 1/4 is 7/12, which 1 exceeds and 1/2 does not.
+        ([[1.0], [1.0, 3.0], [2.0, 2.0, 4.0, 4.0]], [5.0], 4 / 3 + (2 + 4) / 4 * (1 - 7 / 12)),
+        ([[1.0], [1.0, 3.0], [2.0, 2.0, 4.0, 4.0]], [5.0, 5.0], 4 / 3),
+    ],
+)
+def test_a_prediction_agrees_with_cases_done_by_hand(earlier, new, squared):
+    interval = stats.prediction_interval(earlier, new)
+    half_width = T_OF_2 * math.sqrt(squared)
     assert [interval.low, interval.high] == pytest.approx([3 - half_width, 3 + half_width], rel=1e-9)
 
 
-def test_a_prediction_from_samples_without_spread_is_the_difference():
-    assert stats.prediction_interval([0.1] * 3, 0.3) == Interval(0.3 - 0.1, 0.3 - 0.1)
+def test_a_prediction_from_runs_without_spread_is_the_difference_widened_by_the_floor():
+    for new in ([0.3], [0.3] * 2, [0.3] * 4):
+        earlier = [[0.1] * 3, [0.1] * 2, [0.1] * 3]
+        assert stats.prediction_interval(earlier, new) == Interval(0.3 - 0.1, 0.3 - 0.1)
+        assert stats.prediction_interval(earlier, new, floor=0.5) == Interval(0.3 - 0.1 - 0.5, 0.3 - 0.1 + 0.5)
 
 
-def test_one_more_draw_lies_outside_as_rarely_as_promised():
+RUNS = st.lists(st.lists(RATES, min_size=1, max_size=5), min_size=2, max_size=6)
+
+
+@given(RUNS, st.lists(RATES, min_size=5, max_size=8))
+def test_a_prediction_for_as_many_trials_is_one_from_the_means(earlier, new):
+    found = stats.prediction_interval(earlier, new)
+    of_means = stats.prediction_interval(singles(*map(np.mean, earlier)), [np.mean(new)])
+    slack = 1e-9 * max(map(max, [*earlier, new]))
+    assert [found.low, found.high] == pytest.approx([of_means.low, of_means.high], abs=slack, rel=1e-6)
+
+
+@given(RUNS, RATES, st.integers(1, 8), CONFIDENCES)
+def test_a_prediction_narrows_with_trials_and_never_below_its_floor(earlier, new, trials, confidence):
+    few, more = (stats.prediction_interval(earlier, [new] * number, confidence) for number in (trials, trials + 1))
+    slack = 1e-9 * max(new, *map(max, earlier))
+    assert few.low <= more.low + slack
+    assert few.high >= more.high - slack
+    floored = stats.prediction_interval(earlier, [new] * trials, confidence, floor=1.0)
+    assert floored.high - floored.low >= max(2.0, few.high - few.low) - slack
+
+
+@pytest.mark.parametrize("between", [0.0, 0.3, 3.0])
+@pytest.mark.parametrize(("old_trials", "new_trials"), [(1, 1), (40, 10), (40, 2), (5, 1), (10, 40)])
+def test_one_more_run_lies_outside_no_oftener_than_promised(between, old_trials, new_trials):
     random = np.random.default_rng(1)
-    draws = random.standard_normal((4000, 6))
     missed = 0
-    for *earlier, new in draws:
-        interval = stats.prediction_interval(earlier, new, 0.95)
+    for _ in range(1000):
+        levels = between * random.standard_normal((7, 1))
+        earlier = levels[:6] + random.standard_normal((6, old_trials))
+        interval = stats.prediction_interval(earlier, levels[6] + random.standard_normal(new_trials), 0.95)
         missed += not interval.low <= 0 <= interval.high
-    assert missed / len(draws) == pytest.approx(0.05, abs=0.012)
+    assert missed / 1000 <= 0.05 + five_sigma(0.95, 1000)
+    if new_trials == old_trials:
+        assert missed / 1000 == pytest.approx(0.05, abs=five_sigma(0.95, 1000))
 
 
-@pytest.mark.parametrize(("samples", "new"), [([1.0], 1.0), ([], 1.0), ([1.0, 2.0], math.nan)])
-def test_a_prediction_refuses_what_says_nothing(samples, new):
-    with pytest.raises(ValueError, match="sample"):
-        stats.prediction_interval(samples, new)
+@pytest.mark.parametrize(
+    ("earlier", "new"), [([[1.0, 2.0]], [1.0]), ([], [1.0]), ([[1.0], []], [1.0]), (singles(1.0, 2.0), [math.nan])]
+)
+def test_a_prediction_refuses_what_says_nothing(earlier, new):
+    with pytest.raises(ValueError, match=r"two runs|samples"):
+        stats.prediction_interval(earlier, new)
+
+
+def test_a_prediction_refuses_a_confidence_or_floor_out_of_range():
+    with pytest.raises(ValueError, match="confidence"):
+        stats.prediction_interval(singles(1.0, 2.0), [1.0], 1.0)
+    with pytest.raises(ValueError, match="half-width"):
+        stats.prediction_interval(singles(1.0, 2.0), [1.0], floor=-1.0)

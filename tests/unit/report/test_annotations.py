@@ -109,5 +109,7 @@ def test_whatever_a_reason_says_the_line_stays_one_command(reason):
 
 
 def test_a_slower_case_is_named_with_what_is_left_of_its_speed():
-    slower = Change("i", "pinned, h2d", "bytes/s", 2.0, 1.9, Verdict.SLOWER, Reason.BEYOND_MARGIN, 0.95, 0.94, 0.96)
+    states = (State.OK,), State.OK
+    judged = Verdict.SLOWER, Reason.BEYOND_MARGIN, 0.95, 0.94, 0.96
+    slower = Change("i", "pinned, h2d", "bytes/s", 2.0, 1.9, *states, *judged)
     assert slower_annotations([slower]) == ["::error title=Slower%3A pinned%2C h2d::95.0%25 of its earlier speed"]

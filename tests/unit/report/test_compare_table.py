@@ -12,11 +12,12 @@ from cudabw.report.compare_table import print_comparison
 from cudabw.report.markdown import markdown_of
 from cudabw.results.compare import Change, Comparison, Reason, Verdict
 from cudabw.results.facts import Fact
+from cudabw.results.model import State
 
 
 def change(label, old, new, verdict, reason, *interval, quantity="bytes/s"):
     """A case with its speed and the interval of it."""
-    return Change(label, label, quantity, old, new, verdict, reason, *interval)
+    return Change(label, label, quantity, old, new, (State.OK,), State.OK, verdict, reason, *interval)
 
 
 FOUND = Comparison(
@@ -109,6 +110,29 @@ def test_several_earlier_runs_and_an_emulated_device_are_said():
 def test_that_the_cpu_was_faster_or_slower_is_said_beyond_the_margin(speed, said):
     line = f"Not the same: the CPU worked {said} than before; times by the host's clock follow it.\n" if said else ""
     assert printed(replace(FOUND, cpu_speed=speed)) == TEXT + line
+
+
+def test_sides_that_were_throttled_or_unstable_are_named_below_those_of_one_side_alone():
+    states = (
+        ((State.OK, State.THROTTLED), State.UNCONVERGED),
+        ((State.OK,), State.THROTTLED),
+        ((State.UNSTABLE, State.THROTTLED), State.UNSTABLE),
+        ((State.REFUSED,), State.OK),
+        ((State.UNCONVERGED,), State.THROTTLED),
+        ((State.OK,), State.SUSPECT),
+    )
+    cases = tuple(
+        replace(case, old_states=old, new_state=new) for case, (old, new) in zip(FOUND.cases, states, strict=True)
+    )
+    only = "Only in before.json: managed h2d 64 MiB; managed d2h 64 MiB.\n"
+    assert only in TEXT
+    assert printed(replace(FOUND, cases=cases)) == TEXT.replace(
+        only,
+        only + "Throttled in before.json: pageable h2d 64 MiB; pinned d2h 64 MiB.\n"
+        "Unstable in before.json: pinned d2h 64 MiB.\n"
+        "Throttled in after.json: pinned h2d 64 MiB; launch bare, 4 buffer.\n"
+        "Unstable in after.json: pinned d2h 64 MiB.\n",
+    )
 
 
 def test_without_a_case_in_common_that_is_all_there_is_to_say():
