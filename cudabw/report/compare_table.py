@@ -33,6 +33,7 @@ _WORDS: Final = {
     Reason.NEAR_MARGIN: "a change, but perhaps less than {margin}",
     Reason.TOO_WIDE: "the interval is too wide to tell a change from none",
     Reason.ONE_TRIAL: "one trial does not tell how far trials scatter",
+    Reason.ONE_RUN: "a change by the host's clock, and one earlier run does not show how far runs differ by it",
     Reason.FEW_RUNS: "fewer than two of the earlier runs measured it",
     Reason.OTHER_CLOCK: "timed by another clock",
     Reason.NO_TIME: "it took no time by its clock",
@@ -83,8 +84,10 @@ def _figure(change: Change, value: float | None, symbols: Symbols) -> str:
 
 
 def _signed(speed: float) -> str:
-    shown = format_percent(speed - 1)
-    return f"+{shown}" if speed > 1 else shown
+    shown = format_percent(abs(speed - 1))
+    if speed == 1 or shown.startswith("<"):  # too little for its sign to matter
+        return shown
+    return f"+{shown}" if speed > 1 else f"-{shown}"
 
 
 def _half_width(change: Change, symbols: Symbols) -> str:

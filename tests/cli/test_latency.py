@@ -19,7 +19,8 @@ WAYS = ["loop", "batch", "graph", "kernel"]
 
 REPORT = """\
 Small copies · device 0: EMULATED, not a GPU (host memory)
-pinned h2d, 4 copies: a loop is still slower than one batch or a graph at 4 KiB; not seen to be slower than one kernel from 4 KiB on.
+pinned h2d, 4 copies: a loop is still slower than one batch or a graph at 4 KiB; \
+not seen to be slower than one kernel from 4 KiB on.
 pinned h2d, 4 KiB: one batch and a graph are faster than a loop from 2 copies on; one kernel is \
 not seen to be faster than a loop up to 128 copies.
 

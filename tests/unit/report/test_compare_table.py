@@ -91,6 +91,23 @@ def test_ascii_is_enough():
     assert re.sub(r" +|-+", " ", shown) == re.sub(r" +|-+", " ", expected)
 
 
+@pytest.mark.parametrize("reason", set(Reason) - {Reason.BEYOND_MARGIN, Reason.WITHIN_MARGIN})
+def test_every_reason_for_no_verdict_is_explained(reason):
+    name = str(reason).replace("_", " ")
+    text = printed(replace(FOUND, cases=(change("a", 1.0, 2.0, Verdict.INCONCLUSIVE, reason, 2.0, 1.9, 2.1),)))
+    assert re.search(rf"  \? {name}\n", text)
+    assert re.search(rf"^\? {name}: \w.*\.$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("speed", "shown"),
+    [(1.0, "0 %"), (1.00001, "<0.01 %"), (0.99999, "<0.01 %"), (1.0007, "+0.07 %"), (0.95, "-5.0 %"), (1.2, "+20 %")],
+)
+def test_a_change_has_a_sign_where_it_matters(speed, shown):
+    case = change("a", 1.0, 1.0, Verdict.SAME, Reason.WITHIN_MARGIN, speed, speed, speed)
+    assert re.search(rf"  {re.escape(shown)}  ", printed(replace(FOUND, cases=(case,))))
+
+
 def test_several_earlier_runs_and_an_emulated_device_are_said():
     text = printed(replace(FOUND, old_runs=7, emulated=True))
     assert text.startswith("after.json against before.json (7 runs) · EMULATED, not a GPU\n")
