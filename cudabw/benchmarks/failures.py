@@ -6,7 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cudabw.errors import CudabwError, DriverError, Interrupted, RefusedError, UnsupportedError, WrongDataError
+from cudabw.errors import (
+    CudabwError,
+    DeviceLostError,
+    DriverError,
+    Interrupted,
+    RefusedError,
+    UnsupportedError,
+    WrongDataError,
+)
 from cudabw.results.model import State
 
 if TYPE_CHECKING:
@@ -66,12 +74,12 @@ def failing(device: Device, *failures: Failure) -> Iterator[None]:
         failures: Of the cases; those that had one before keep it.
 
     Raises:
-        CudabwError: The device is lost.
+        DeviceLostError: It is lost.
         Interrupted: As inside.
     """
     try:
         yield
-    except Interrupted:
+    except (Interrupted, DeviceLostError):
         raise
     except CudabwError as error:
         new = [failure for failure in failures if not failure.happened]
@@ -112,7 +120,7 @@ def require_alive(device: Device, error: CudabwError) -> None:
         error: What failed on it.
 
     Raises:
-        CudabwError: It is lost.
+        DeviceLostError: It is.
     """
     if not _ends_context(error):
         try:
@@ -121,7 +129,7 @@ def require_alive(device: Device, error: CudabwError) -> None:
             pass
         else:
             return
-    raise CudabwError(
+    raise DeviceLostError(
         f"device {device.ordinal} was lost: {error}",
         hint=error.hint or "The driver's log (dmesg) says more.",
     ) from error
