@@ -65,7 +65,7 @@ def test_cases_that_failed_before_keep_their_own_failure(device):
     ("error", "doubted"), [(CudabwError("the copy failed"), False), (WrongDataError("other bytes"), True)]
 )
 def test_a_lost_device_says_nothing_of_earlier_figures_but_wrong_data_does(make_device, error, doubted):
-    device, failure = make_device(faults=[Fault(function="cuCtxSynchronize", status=719)]), Failure()
+    device, failure = make_device(faults=[Fault(function="cuCtxSynchronize", status=719, nth=1)]), Failure()
     with pytest.raises(DeviceLostError), failing(device, failure):
         raise error
     assert (failure.reason, failure.doubted) == (error.message, doubted)

@@ -357,13 +357,13 @@ def test_a_launch_that_fails_at_once_leaves_no_figures(make_device):
     assert outcome.error is not None
 
 
-# The probe of the queue loads a module first.
-IN_THE_FOURTH_TRIAL = 5
+# The probe of the queue loads a module first; a trial of one buffer allocates that and one to bind anew.
+FOURTH_MODULE, FOURTH_BUFFER = 5, 7
 
 
-def test_a_set_that_fails_in_a_later_trial_has_no_figure_and_the_others_do(make_device):
+def test_a_set_that_fails_in_a_later_trial_has_no_figure_and_the_others_do(make_device, clock):
     # Without arguments no memory is allocated.
-    device = make_device(faults=[Fault(function="cuMemAlloc", status=1, nth=4)])
+    device = make_device(clock=clock, faults=[Fault(function="cuMemAlloc", status=1, nth=FOURTH_BUFFER)])
     outcome = measure(device, *buffers(0, 1), trials=12)
     failed = by_mode(outcome, "buffer", 1)
     for case in failed.values():
@@ -382,22 +382,22 @@ def test_a_set_that_fails_in_a_later_trial_has_no_figure_and_the_others_do(make_
 
 
 def test_launches_that_fail_later_meet_no_limit(make_device):
-    device = make_device(faults=[Fault(function="cuModuleLoadData", status=218, nth=IN_THE_FOURTH_TRIAL)])
+    device = make_device(faults=[Fault(function="cuModuleLoadData", status=218, nth=FOURTH_MODULE)])
     run = RunResult(("launch-overhead",), "", "", DeviceInfo(0, "GPU", None, None, emulated=False))
     run = replace(run, cases=measure(device, *buffers(1), trials=12).cases)
     limits = judge(run, [Limit("launch_overhead/*", Bound.MAX_TIME, 1.0)])
     assert {found.state for found in limits} == {LimitState.CANNOT_TELL}
 
 
-def test_a_buffer_that_is_refused_later_leaves_the_trials_before(make_device):
-    device = make_device(faults=[Fault(function="cuMemAlloc", status=2, nth=4)])
+def test_a_buffer_that_is_refused_later_leaves_the_trials_before(make_device, clock):
+    device = make_device(clock=clock, faults=[Fault(function="cuMemAlloc", status=2, nth=FOURTH_BUFFER)])
     outcome = measure(device, *buffers(1), trials=12)
     assert {(case.state, len(case.trials)) for case in outcome.cases} == {(State.OK, 3)}
     assert all(case.notes[0].startswith("3 of 12 trials: ") for case in outcome.cases)
 
 
-def test_a_device_that_is_lost_leaves_the_trials_before(make_device):
-    device = make_device(faults=[Fault(function="cuModuleLoadData", lose_device=True, nth=IN_THE_FOURTH_TRIAL)])
+def test_a_device_that_is_lost_leaves_the_trials_before(make_device, clock):
+    device = make_device(clock=clock, faults=[Fault(function="cuModuleLoadData", status=719, nth=FOURTH_MODULE)])
     outcome = measure(device, *buffers(1), trials=12)
     assert {(case.state, len(case.trials)) for case in outcome.cases} == {(State.OK, 3)}
     assert str(outcome.error).startswith("device 0 was lost: ")

@@ -153,7 +153,7 @@ def test_a_failure_puts_the_trials_before_in_doubt(modelled):
 
 def test_a_failure_is_not_hidden_by_the_end_of_the_time(modelled):
     device = modelled(Fault(function="cuMemHostAlloc", status=1, nth=2))
-    effort = Effort(least=2, most=9, precision=None, budget_s=1e-9, sure=2)
+    effort = Effort(least=9, most=9, precision=None, budget_s=1e-9, sure=2)
     both = SetupPlan((Setup("pinned", MIB), Setup("pageable", MIB)), effort)
     failed, other = run_setup_cost(device, [both]).cases
     assert (failed.state, failed.total_s, failed.notes, len(failed.trials)) == (State.FAILED, None, (), 1)
