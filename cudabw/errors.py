@@ -75,6 +75,10 @@ class WrongDataError(CudabwError):
     """A copy finished with success, but its destination does not hold the source's bytes."""
 
 
+class DeviceLostError(CudabwError):
+    """The device does not answer any more, so that going on is pointless."""
+
+
 class ClosedError(CudabwError, RuntimeError):
     """A buffer, stream or device was used after it was closed."""
 

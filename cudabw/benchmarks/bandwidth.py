@@ -13,12 +13,12 @@ from cudabw.benchmarks.bandwidth_draws import CaseDraws
 from cudabw.benchmarks.bandwidth_plan import BOTH, LOCAL, STAGED
 from cudabw.benchmarks.both_ways import BothWays
 from cudabw.benchmarks.engines import Engines
+from cudabw.benchmarks.failures import failing, require_time
 from cudabw.benchmarks.naming import with_lost_named
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.outcome import (
     Outcome,
     keep_nothing,
-    require_alive,
     take_to_the_end,
 )
 from cudabw.benchmarks.places import Places
@@ -33,7 +33,7 @@ from cudabw.measuring.slowdown import MOST_REPEATS, SlowdownWatch, no_slowdowns
 from cudabw.measuring.ticks import LEAST_TICKS, Ticks
 from cudabw.measuring.timing import BatchTimer, Timing, choose_times, gate_for
 from cudabw.measuring.verification import Pattern, stamp_of
-from cudabw.results.model import State, Trial
+from cudabw.results.model import Trial
 from cudabw.runtime.memory import PageableBuffer
 from cudabw.runtime.resources import resources
 from cudabw.system.placement import Placement
@@ -181,23 +181,16 @@ class _Run:
         return placement.placed_on(number)
 
     def _take_trial(self, draws: CaseDraws) -> None:
-        if draws.state is not State.OK:
+        if draws.failure.happened:
             return
         case = draws.case
         self._crossing = case.direction != LOCAL
-        try:
-            with self._placed(draws), resources() as owned:
-                transfer = self._transfer(case, owned)
-                draws.driver_says = transfer.confirm()
-                draws.remarks = tuple(remarks(case, transfer.work, self._device))
-                draws.threads = staging_threads(transfer.work)
-                draws.trials.append(self._take_batches(draws, transfer))
-        except Interrupted:
-            raise
-        except CudabwError as error:
-            draws.fail(error)
-            require_alive(self._device, error)
-            draws.doubt()
+        with failing(self._device, draws.failure), self._placed(draws), resources() as owned:
+            transfer = self._transfer(case, owned)
+            draws.driver_says = transfer.confirm()
+            draws.remarks = tuple(remarks(case, transfer.work, self._device))
+            draws.threads = staging_threads(transfer.work)
+            draws.trials.append(self._take_batches(draws, transfer))
 
     def _transfer(self, case: BandwidthCase, owned: ExitStack) -> Transfer | BothWays:
         if case.direction == BOTH:
@@ -245,7 +238,9 @@ class _Run:
         draws.timing = self._time(transfer.work, draws.times)
         transfer.verify(stamp_of(number))
         draws.tick_s = self._ticks.of(draws.timing.clock)
-        return _positive(draws.timing, draws.times)
+        seconds = (draws.timing.seconds, *draws.timing.parts)
+        require_time(min(seconds), draws.timing.clock, "Choose a larger --size.")
+        return seconds
 
     def _time(self, work: Work | Pair, times: int) -> Timing:
         return self._pair_timer.time(work, times) if isinstance(work, Pair) else self._timer.time(work, times)
@@ -263,13 +258,3 @@ class _Run:
             return max(FEWEST_TIMES, choose_times(timing.seconds, max(least_s, UNGATED_BATCH_SECONDS)))
         batch_s = BATCH_SECONDS if timing.gated else UNGATED_BATCH_SECONDS
         return choose_times(timing.seconds, max(least_s, batch_s))
-
-
-def _positive(timing: Timing, times: int) -> tuple[float, ...]:
-    seconds = (timing.seconds, *timing.parts)
-    if min(seconds) > 0:
-        return seconds
-    raise CudabwError(
-        f"{times} copies took no time by the {timing.clock} clock, so there is no rate",
-        hint="Choose a larger --size.",
-    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudabw import stats
 from cudabw.benchmarks.bandwidth_plan import LOCAL, TOTAL
-from cudabw.benchmarks.outcome import failure_of, state_without_figure
+from cudabw.benchmarks.failures import Failure
 from cudabw.benchmarks.places import whereabouts
 from cudabw.benchmarks.remarks import traffic
 from cudabw.measuring.judging import Judgement, converged, judge
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cudabw.benchmarks.bandwidth_plan import BandwidthCase
-    from cudabw.errors import CudabwError
     from cudabw.measuring.effort import Effort
     from cudabw.measuring.timing import Timing
     from cudabw.results.model import Link, Rate, Trial
@@ -42,9 +41,7 @@ class CaseDraws:
         remarks: Of the way it is copied.
         numa_node: That its memory is put on; None where none is asked for, or not yet known.
         slowed_by: What slowed the GPU down in batches that were repeated or kept.
-        state: What the failure of a trial means; ``ok`` before any.
-        reason: Of it.
-        doubted: Whether that failure is the case's own, which puts its earlier figures in doubt.
+        failure: Of a trial.
     """
 
     case: BandwidthCase
@@ -58,28 +55,17 @@ class CaseDraws:
     remarks: tuple[str, ...] = ()
     numa_node: int | None = None
     slowed_by: dict[str, None] = field(default_factory=dict)
-    state: State = State.OK
-    reason: str | None = None
-    doubted: bool = False
+    failure: Failure = field(default_factory=Failure)
 
     def __post_init__(self) -> None:
         if isinstance(self.case.node, int):
             self.numa_node = self.case.node
 
-    def fail(self, error: CudabwError) -> None:
-        """Keep what the failure of a trial means."""
-        self.state, self.reason = failure_of(error)
-        self.doubted = self.state is State.WRONG_DATA
-
-    def doubt(self) -> None:
-        """The device survived the failure, so it was the case's own; memory refused later says nothing of a figure."""
-        self.doubted = self.state in (State.WRONG_DATA, State.FAILED)
-
     @property
     def enough(self) -> bool:
         """Whether a further trial would not change what the case is worth."""
         precision = self.effort.precision
-        if self.state is not State.OK or precision is None or not self.trials or self._coarse() is not None:
+        if self.failure.happened or precision is None or not self.trials or self._coarse() is not None:
             return True
         return all(converged(self._rate(trials), precision) for trials in zip(*self.trials, strict=True))
 
@@ -90,8 +76,8 @@ class CaseDraws:
 
     def _result(self, direction: str, trials: Sequence[Trial], ended_because: str | None) -> CaseResult:
         case = self.case
-        rate = self._rate(trials) if trials and not self.doubted else None
-        lost = state_without_figure(self.state, self.reason, ended_because)
+        rate = self._rate(trials) if trials and not self.failure.doubted else None
+        lost = self.failure.without_figure(ended_because)
         state, reason = lost if rate is None else self._worth(rate, trials, ended_because)
         return CaseResult(
             id=case.id_of(direction),
@@ -126,7 +112,7 @@ class CaseDraws:
             [stats.median(trial.samples_s) for trial in trials],
             tick_s=(self.tick_s or 0.0) / trials[0].copies_per_batch,
             precision=self.effort.precision,
-            ended_because=self.effort.ended_because(len(trials), self.reason or ended_because),
+            ended_because=self.effort.ended_because(len(trials), self.failure.reason or ended_because),
             coarse=self._coarse(),
             throttled=self._throttled(trials),
         )
@@ -158,7 +144,7 @@ class CaseDraws:
         yield from self.remarks
         yield from traffic(self.case, rate)
         yield from whereabouts(self.numa_node, trials)
-        yield from self.effort.shortfall(len(trials), self.reason or ended_because)
+        yield from self.effort.shortfall(len(trials), self.failure.reason or ended_because)
         if repeated := sum(len(trial.repeated_s) for trial in trials):
             batches = "1 batch was" if repeated == 1 else f"{repeated} batches were"
             yield f"{batches} repeated, because the GPU was slowed down ({self._slowed_by})"

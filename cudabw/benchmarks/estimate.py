@@ -14,7 +14,7 @@ from cudabw.benchmarks.launch_arguments import BUFFER_BYTES
 from cudabw.benchmarks.launch_overhead import LaunchPlan
 from cudabw.benchmarks.scattered import area_of, host_bytes_of
 from cudabw.benchmarks.setup_cost import setup_plans
-from cudabw.benchmarks.space import device_bytes, host_bytes, staging_bytes
+from cudabw.benchmarks.space import device_bytes, host_bytes, setup_device_bytes, staging_bytes
 from cudabw.measuring.timing import choose_times
 from cudabw.measuring.turns import FEWEST, choose_turns
 from cudabw.results.latency import LATENCY, SMALL_COPIES, Pace
@@ -127,7 +127,7 @@ def _setup(setup: Setup, trials: int) -> PlannedSetup:
         trials=trials,
         named=setup.named,
         host_bytes=setup.size_bytes,
-        device_bytes=0,
+        device_bytes=setup_device_bytes(setup.kind, setup.size_bytes),
     )
 
 

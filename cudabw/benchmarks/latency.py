@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from cudabw.benchmarks.failures import failing, require_time
 from cudabw.benchmarks.latency_plan import OneCopy
 from cudabw.benchmarks.latency_results import CaseDraws, small_copies_of
 from cudabw.benchmarks.observer import Observer
@@ -16,7 +17,6 @@ from cudabw.benchmarks.outcome import (
     Keep,
     Outcome,
     keep_nothing,
-    require_alive,
     take_to_the_end,
 )
 from cudabw.benchmarks.places import Places
@@ -27,7 +27,6 @@ from cudabw.benchmarks.transfers import SCRATCH_BYTES, Transfer, transfer_class
 from cudabw.copying.copy_list import CopyList
 from cudabw.copying.many_copies import BatchCopy, GraphCopy, LoopedCopies
 from cudabw.copying.scatter_copy import ScatterCopier
-from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.full_speed import FullSpeed
 from cudabw.measuring.quiet import collector_off, disturbances
 from cudabw.measuring.sampling import Rounds
@@ -37,13 +36,13 @@ from cudabw.measuring.timing import BatchTimer, choose_times, gate_for
 from cudabw.measuring.turns import TurnTimer, choose_turns
 from cudabw.measuring.verification import Pattern, stamp_of
 from cudabw.results.latency import CopyTrial, Pace, Way
-from cudabw.results.model import Clock, State
+from cudabw.results.model import Clock
 from cudabw.runtime.memory import PageableBuffer
 from cudabw.runtime.resources import resources
 from cudabw.system.placement import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import ExitStack
 
     from cudabw.benchmarks.latency_plan import Cell, LatencyPlan
@@ -175,16 +174,16 @@ class _Run:
 
     def _take_trial(self, cell: Cell) -> None:
         """One trial of each case of a cell, in shuffled order and with the same memory."""
-        wanted = [draws for draws in self._cells[cell] if draws.state is State.OK]
+        wanted = [draws for draws in self._cells[cell] if not draws.failure.happened]
         if not wanted:
             return
-        with self._failing(*wanted), resources() as owned, collector_off():
+        with failing(self._device, *(draws.failure for draws in wanted)), resources() as owned, collector_off():
             memory = self._memory(cell, owned)
             says = memory.confirm()
             for index in self._random.permutation(len(wanted)):
                 draws = wanted[index]
                 draws.driver_says = says
-                with self._failing(draws):
+                with failing(self._device, draws.failure):
                     draws.trials.append(self._take_undisturbed(draws, memory))
 
     def _take_undisturbed(self, draws: CaseDraws, memory: Memory) -> CopyTrial:
@@ -192,21 +191,6 @@ class _Run:
         take = partial(self._slowdowns.over, partial(self._take_case, draws, memory))
         with self._full_speed.held():
             return draws.slow.take(partial(self._full_speed.take, take))
-
-    @contextmanager
-    def _failing(self, *cases: CaseDraws) -> Iterator[None]:
-        """What goes wrong inside is the failure of these cases; the others go on unless the device was lost."""
-        try:
-            yield
-        except Interrupted:
-            raise
-        except CudabwError as error:
-            failed = [draws for draws in cases if draws.state is State.OK]
-            for draws in failed:
-                draws.fail(error)
-            require_alive(self._device, error)
-            for draws in failed:
-                draws.doubt()
 
     def _memory(self, cell: Cell, owned: ExitStack) -> Memory:
         if isinstance(cell, OneCopy):
@@ -233,7 +217,9 @@ class _Run:
                 memory.change(stamp_of(self._batch))
                 sample = self._time(draws, work, draws.times)
                 memory.verify(stamp_of(self._batch))
-                samples.append(_positive(sample, draws))
+                assert draws.clock is not None  # noqa: S101 - timed just now; for the type checker
+                require_time(sample[0], draws.clock, "Choose a larger --size.")
+                samples.append(sample)
         seconds, submits = zip(*samples, strict=True)
         submit_s = tuple(submit for submit in submits if submit is not None)
         return CopyTrial(draws.times, seconds, submit_s, build_s, **self._places.found(memory.host_buffers))
@@ -287,12 +273,3 @@ class _Run:
 
 def _bare_copy(dst: Buffer, src: Buffer, stream: Stream) -> LoopedCopies:
     return LoopedCopies(CopyList([(dst, src)], stream))
-
-
-def _positive(sample: tuple[float, float | None], draws: CaseDraws) -> tuple[float, float | None]:
-    if sample[0] > 0:
-        return sample
-    raise CudabwError(
-        f"{draws.planned.label}: no time passed by the {draws.clock} clock, so there is no figure",
-        hint="Choose a larger --size.",
-    )

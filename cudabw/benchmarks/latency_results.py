@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cudabw import stats
+from cudabw.benchmarks.failures import Failure
 from cudabw.benchmarks.latency_plan import OneCopy
-from cudabw.benchmarks.outcome import failure_of, state_without_figure
 from cudabw.measuring.judging import Judgement, converged, judge
 from cudabw.measuring.pairing import seconds_over
 from cudabw.measuring.slowdown import SlowTrials
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cudabw.benchmarks.latency_plan import PlannedLatency
-    from cudabw.errors import CudabwError
     from cudabw.measuring.effort import Effort
     from cudabw.results.latency import CopyTrial
     from cudabw.results.launch import Seconds
@@ -48,9 +47,7 @@ class CaseDraws:
         tick_s: Of the clock.
         driver_says: Of its memory.
         slow: Its trials in which the GPU was slowed down.
-        state: What the failure of a trial means; ``ok`` before any.
-        reason: Of it.
-        doubted: Whether that failure is the case's own, which puts its earlier figures in doubt.
+        failure: Of a trial.
     """
 
     planned: PlannedLatency
@@ -62,32 +59,20 @@ class CaseDraws:
     tick_s: float | None = None
     driver_says: str | None = None
     slow: SlowTrials = field(default_factory=SlowTrials)
-    state: State = State.OK
-    reason: str | None = None
-    doubted: bool = False
-
-    def fail(self, error: CudabwError) -> None:
-        """No further trial is taken."""
-        self.state, self.reason = failure_of(error)
-        self.doubted = self.state is State.WRONG_DATA
-
-    def doubt(self) -> None:
-        """The device survived the failure, so it was the case's own; memory refused later says nothing of a figure."""
-        self.doubted = self.state in (State.WRONG_DATA, State.FAILED)
+    failure: Failure = field(default_factory=Failure)
 
     @property
     def enough(self) -> bool:
         """Whether a further trial would not change what the case is worth."""
         precision = self.effort.precision
-        if self.state is not State.OK or precision is None or not self.trials:
+        if self.failure.happened or precision is None or not self.trials:
             return True
         return converged(self._seconds(), precision)
 
     def result(self, ended_because: str | None) -> LatencyCase | SmallCopiesCase:
         """The case's result; without a trial, it failed for the reason that ended the run."""
-        measured = bool(self.trials) and not self.doubted
-        lost = state_without_figure(self.state, self.reason, ended_because)
-        state, reason = self._worth(ended_because) if measured else lost
+        measured = bool(self.trials) and not self.failure.doubted
+        state, reason = self._worth(ended_because) if measured else self.failure.without_figure(ended_because)
         common: dict[str, Any] = {
             "id": self.planned.id,
             "kind": self.planned.cell.kind,
@@ -135,12 +120,12 @@ class CaseDraws:
             [stats.median(trial.samples_s) for trial in self.trials],
             tick_s=self._sample_tick_s,
             precision=self.effort.precision,
-            ended_because=self.effort.ended_because(len(self.trials), self.reason or ended_because),
+            ended_because=self.effort.ended_because(len(self.trials), self.failure.reason or ended_because),
             throttled=self.slow.throttled(len(self.trials)),
         )
 
     def _notes(self, ended_because: str | None) -> Iterator[str]:
-        yield from self.effort.shortfall(len(self.trials), self.reason or ended_because)
+        yield from self.effort.shortfall(len(self.trials), self.failure.reason or ended_because)
         yield from self.slow.notes()
         if self.clock is Clock.EVENT and not self.gated:
             yield "no gate on this device: the time to queue may be in the figure"

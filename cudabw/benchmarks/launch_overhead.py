@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from cudabw.benchmarks.failures import failing, require_time
 from cudabw.benchmarks.launch_arguments import ArgumentSet, argument_sets
 from cudabw.benchmarks.launch_modes import NullLaunches
 from cudabw.benchmarks.launch_results import SetDraws, slopes_of
 from cudabw.benchmarks.observer import Observer
-from cudabw.benchmarks.outcome import (
-    Outcome,
-    failure_of,
-    keep_nothing,
-    require_alive,
-    take_to_the_end,
-)
+from cudabw.benchmarks.outcome import Outcome, keep_nothing, take_to_the_end
 from cudabw.benchmarks.taking import take_in_turn
-from cudabw.errors import CudabwError, Interrupted
 from cudabw.measuring.bursts import FEWEST, Burst, BurstTimer, choose_burst
 from cudabw.measuring.effort import Effort, Level, effort_of
 from cudabw.measuring.full_speed import FullSpeed
@@ -32,7 +26,7 @@ from cudabw.measuring.slowdown import SlowdownWatch, no_slowdowns
 from cudabw.measuring.timing import MOST_QUEUED, BatchTimer, gate_for
 from cudabw.results.launch import NO_ARGUMENTS, Mode
 from cudabw.results.launch_sets import LaunchOverhead, QueueDepth, SetTrial
-from cudabw.results.model import State
+from cudabw.results.model import Clock
 from cudabw.runtime.resources import resources
 
 if TYPE_CHECKING:
@@ -64,6 +58,8 @@ EFFORTS: Mapping[Level, Effort] = {
 ROUNDS = 3
 PREPARATIONS = 8
 DEVICE_BATCHES = 3
+# A burst is long against any host's own clock.
+NO_TIME_HINT = "The clock of an emulated device needs the time of a launch (CUDABW_EMULATED: launch_s)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,18 +235,13 @@ class _Run:
         )
 
     def _take_trial(self, draws: SetDraws) -> None:
-        if draws.state is not State.OK:
+        if draws.failure.happened:
             return
         draw = partial(self._slowdowns.over, partial(self._draw, draws))
-        try:
+        with failing(self._device, draws.failure):
             with self._full_speed.held():
                 bursts, trial = draws.slow.take(draw)
             draws.add(bursts, trial, self._bursts.times)
-        except Interrupted:
-            raise
-        except CudabwError as error:
-            draws.state, draws.reason = failure_of(error)
-            require_alive(self._device, error)
 
     def _draw(self, draws: SetDraws) -> tuple[dict[Mode, list[Burst]], SetTrial]:
         with resources() as owned, collector_off():
@@ -275,7 +266,9 @@ class _Run:
         for name in mirrored([*modes, *stages], ROUNDS, self._random):
             self._taking.observer.check_interrupt()
             if isinstance(name, Mode):
-                bursts[name].append(self._at_full_speed(partial(self._bursts.time, modes[name])))
+                burst = self._at_full_speed(partial(self._bursts.time, modes[name]))
+                require_time(burst.submit_s, Clock.HOST, NO_TIME_HINT)
+                bursts[name].append(burst)
             else:
                 calls[name].append(self._at_full_speed(partial(self._bursts.time_calls, stages[name])))
         return bursts, calls

@@ -9,7 +9,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from cudabw import stats
-from cudabw.benchmarks.outcome import state_without_figure
+from cudabw.benchmarks.failures import Failure
 from cudabw.measuring.judging import Judgement, converged, judge
 from cudabw.measuring.pairing import difference_of, launches_to_repay, paired_difference, seconds_over, slope_of
 from cudabw.measuring.slowdown import SlowTrials
@@ -53,8 +53,7 @@ class SetDraws:
         tick_s: Of the host's clock.
         modes: The trials of each mode.
         trials: The rest of the same trials.
-        state: What the failure of a trial means; ``ok`` before any.
-        reason: Of it.
+        failure: Of a trial.
         device_gated: Whether a gate kept the time to queue out of the device's time.
         slow: Its trials in which the GPU was slowed down.
     """
@@ -64,8 +63,7 @@ class SetDraws:
     tick_s: float = 0.0
     modes: dict[Mode, list[LaunchTrial]] = field(init=False)
     trials: list[SetTrial] = field(default_factory=list)
-    state: State = State.OK
-    reason: str | None = None
+    failure: Failure = field(default_factory=Failure)
     device_gated: bool | None = None
     slow: SlowTrials = field(default_factory=SlowTrials)
 
@@ -79,10 +77,15 @@ class SetDraws:
         self.trials.append(trial)
 
     @property
+    def measured(self) -> bool:
+        """Whether there are trials, and no failure that puts them in doubt."""
+        return bool(self.trials) and not self.failure.doubted
+
+    @property
     def enough(self) -> bool:
         """Whether a further trial would not change what the set is worth: the call is precise in every mode."""
         precision = self.effort.precision
-        if self.state is not State.OK or precision is None or not self.trials:
+        if self.failure.happened or precision is None or not self.trials:
             return True
         return all(
             self._void_because(mode) is not None or converged(self._submit_s(mode), precision) for mode in self.modes
@@ -111,8 +114,8 @@ class SetDraws:
         )
 
     def _state(self, mode: Mode, ended_because: str | None) -> tuple[State, str | None]:
-        if not self.trials:
-            return state_without_figure(self.state, self.reason, ended_because)
+        if not self.measured:
+            return self.failure.without_figure(ended_because)
         void_because = self._void_because(mode)
         return self._worth(mode, ended_because) if void_because is None else (State.FAILED, void_because)
 
@@ -123,7 +126,7 @@ class SetDraws:
             [stats.median(trial.submit_s) for trial in trials],
             tick_s=self._tick_s(mode),
             precision=self.effort.precision,
-            ended_because=self.effort.ended_because(len(self.trials), self.reason or ended_because),
+            ended_because=self.effort.ended_because(len(self.trials), self.failure.reason or ended_because),
             throttled=self.slow.throttled(len(self.trials)),
         )
 
@@ -160,13 +163,13 @@ class SetDraws:
     def difference(self, mode: Mode) -> Difference | None:
         """The paired difference of a mode to its baseline; None where one of them is void or not measured."""
         over = BASELINES.get(mode)
-        if over is None or not self.trials or self._void_because(mode) or self._void_because(over):
+        if over is None or not self.measured or self._void_because(mode) or self._void_because(over):
             return None
         ours, baseline = ([trial.submit_s for trial in self.modes[which]] for which in (mode, over))
         return difference_of(over, ours, baseline)
 
     def _notes(self, trials: Sequence[LaunchTrial], ended_because: str | None) -> Iterable[str]:
-        yield from self.effort.shortfall(len(trials), self.reason or ended_because)
+        yield from self.effort.shortfall(len(trials), self.failure.reason or ended_because)
         yield from self.slow.notes()
         halves = [trial.second_half for trial in trials if trial.second_half is not None]
         if halves and (ratio := stats.median(halves)) > BACK_PRESSURE:
@@ -175,8 +178,9 @@ class SetDraws:
     def result(self) -> ArgumentSetResult:
         """What is known of the set, whatever the mode."""
         arguments, trials = self.arguments, self.trials
-        found = ArgumentSetResult(arguments.id, arguments.arg_type, arguments.count, blind=arguments.count == 0)
-        if not trials:
+        blind = arguments.count == 0
+        found = ArgumentSetResult(arguments.id, arguments.arg_type, arguments.count, blind, trials=tuple(trials))
+        if not self.measured:
             return found
         prepare_s = seconds_over([trial.prepare_s for trial in trials])
         headline = self.difference(Mode.CONVERTED)
@@ -189,7 +193,6 @@ class SetDraws:
             prepare_s=prepare_s,
             repaid_after=launches_to_repay(prepare_s.median, headline) if headline else None,
             stages=self._stages(),
-            trials=tuple(trials),
         )
 
     def _stages(self) -> StageSplit | None:

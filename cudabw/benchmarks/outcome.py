@@ -5,21 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from cudabw.errors import CudabwError, DriverError, Interrupted, RefusedError, UnsupportedError, WrongDataError
-from cudabw.results.model import State
+from cudabw.errors import CudabwError, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cudabw.measuring.judging import Judgement
     from cudabw.results.cpu_speed import CpuSpeed
     from cudabw.results.latency import SmallCopies
     from cudabw.results.launch_sets import LaunchOverhead
     from cudabw.results.model import Case
-    from cudabw.runtime.device import Device
-
-# Illegal address, launch timeout, destroyed context, assertion, the hardware's exceptions, launch failed, unknown.
-_STICKY = frozenset({700, 702, 709, 710, *range(714, 720), 999})
 
 _Found = TypeVar("_Found", "LaunchOverhead", "SmallCopies", "CpuSpeed")
 
@@ -124,60 +118,3 @@ def take_to_the_end(take: Callable[[], str | None]) -> Ending:
         return Ending("interrupted", interrupted=error)
     except CudabwError as error:
         return Ending(str(error), error=error)
-
-
-def failure_of(error: CudabwError) -> tuple[State, str]:
-    """The state and the reason of a case that an error ended."""
-    reason = f"{error.message}. {error.hint}" if error.hint else error.message
-    if isinstance(error, WrongDataError):
-        return State.WRONG_DATA, reason
-    if isinstance(error, UnsupportedError):
-        return State.UNSUPPORTED, reason
-    if isinstance(error, RefusedError):
-        return State.REFUSED, reason
-    return State.FAILED, reason
-
-
-def state_without_figure(state: State, reason: str | None, ended_because: str | None) -> Judgement:
-    """The state and the reason of a case that has no figure.
-
-    Args:
-        state: What its own failure means; ``ok`` where it had none.
-        reason: Of it.
-        ended_because: Why the run ended early, if it did.
-    """
-    return (State.FAILED, ended_because or "not measured") if state is State.OK else (state, reason)
-
-
-class LostError(CudabwError):
-    """A device is lost, and nothing more can be measured on it."""
-
-
-def require_alive(device: Device, error: CudabwError) -> None:
-    """End the run if the device is lost: everything after would fail for the same reason.
-
-    Args:
-        device: The device.
-        error: What failed on it.
-
-    Raises:
-        LostError: It is lost.
-    """
-    if isinstance(error, LostError):
-        raise error
-    if not _ends_context(error):
-        try:
-            device.synchronize()
-        except CudabwError:
-            pass
-        else:
-            return
-    raise LostError(
-        f"device {device.ordinal} was lost: {error}",
-        hint=error.hint or "The driver's log (dmesg) says more.",
-    ) from error
-
-
-def _ends_context(error: CudabwError) -> bool:
-    """Whether the driver answers every later call of the process with the same failure."""
-    return isinstance(error, DriverError) and error.code in _STICKY

@@ -7,23 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabw.benchmarks.failures import Failure, failing
 from cudabw.benchmarks.observer import Observer
-from cudabw.benchmarks.outcome import (
-    Outcome,
-    failure_of,
-    keep_nothing,
-    require_alive,
-    state_without_figure,
-    take_to_the_end,
-)
-from cudabw.benchmarks.space import require_space
+from cudabw.benchmarks.outcome import Outcome, keep_nothing, take_to_the_end
+from cudabw.benchmarks.space import require_room, setup_device_bytes
 from cudabw.benchmarks.taking import take_in_turn
-from cudabw.errors import CudabwError, Interrupted
+from cudabw.measuring.judging import OK
 from cudabw.measuring.pairing import seconds_over
 from cudabw.measuring.quiet import collector_off
 from cudabw.measuring.sampling import Rounds
 from cudabw.measuring.verification import touch
-from cudabw.results.model import State
 from cudabw.results.setup_cost import BENCHMARK, SetupCase, SetupTrial
 from cudabw.runtime.memory import (
     ManagedBuffer,
@@ -43,7 +36,6 @@ if TYPE_CHECKING:
     from cudabw.benchmarks.outcome import Ending, Keep
     from cudabw.benchmarks.taking import Taking
     from cudabw.measuring.effort import Effort
-    from cudabw.measuring.judging import Judgement
     from cudabw.results.launch import Seconds
     from cudabw.runtime.buffer import Buffer
     from cudabw.runtime.device import Device
@@ -153,13 +145,12 @@ class _Draws:
     setup: Setup
     effort: Effort
     trials: list[SetupTrial] = field(default_factory=list)
-    state: State = State.OK
-    reason: str | None = None
+    failure: Failure = field(default_factory=Failure)
 
     def result(self, ended_because: str | None) -> SetupCase:
         """The case; one without a trial of its own failed for the reason that ended the run."""
-        state, reason = self._state(ended_because)
-        measured = state is State.OK
+        measured = bool(self.trials) and not self.failure.doubted
+        state, reason = OK if measured else self.failure.without_figure(ended_because)
         figures: dict[str, Any] = {step: _seconds(self.trials, step) for step in _STEPS} if measured else {}
         return SetupCase(
             id=self.setup.id,
@@ -169,17 +160,13 @@ class _Draws:
             state=state,
             reason=reason,
             named=self.setup.named,
-            notes=tuple(self.effort.shortfall(len(self.trials), self.reason or ended_because)) if measured else (),
+            notes=tuple(self._notes(ended_because)) if measured else (),
             trials=tuple(self.trials),
             **figures,
         )
 
-    def _state(self, ended_because: str | None) -> Judgement:
-        # A failure of its own puts earlier figures in doubt; what ended the run, or memory refused later, does not.
-        doubted = self.state is State.FAILED and ended_because is None
-        if self.trials and not doubted:
-            return State.OK, None
-        return state_without_figure(self.state, self.reason, ended_because)
+    def _notes(self, ended_because: str | None) -> Iterable[str]:
+        return self.effort.shortfall(len(self.trials), self.failure.reason or ended_because)
 
 
 def _seconds(trials: Sequence[SetupTrial], step: str) -> Seconds | None:
@@ -217,17 +204,12 @@ class _Run:
 
     def _take_trial(self, draws: _Draws) -> None:
         self._taking.observer.check_interrupt()
-        if draws.state is not State.OK:
+        if draws.failure.happened:
             return
-        setup = draws.setup
-        try:
-            require_space(self._device, setup.kind, setup.size_bytes)
-            draws.trials.append(self._steps(setup))
-        except Interrupted:
-            raise
-        except CudabwError as error:
-            draws.state, draws.reason = failure_of(error)
-            require_alive(self._device, error)
+        kind, nbytes = draws.setup.kind, draws.setup.size_bytes
+        with failing(self._device, draws.failure):
+            require_room(self._device, kind, on_host=nbytes, on_device=setup_device_bytes(kind, nbytes))
+            draws.trials.append(self._steps(draws.setup))
 
     def _steps(self, setup: Setup) -> SetupTrial:
         device, nbytes, watch = self._device, setup.size_bytes, _Stopwatch(self._device)

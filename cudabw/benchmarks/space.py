@@ -38,6 +38,11 @@ def device_bytes(kind: str, nbytes: int) -> int:
     return nbytes
 
 
+def setup_device_bytes(kind: str, nbytes: int) -> int:
+    """Device memory at most that having memory ready takes, without a copy: some devices hold managed memory."""
+    return nbytes if kind == "managed" else 0
+
+
 def staging_bytes(nbytes: int, staging: Staging | None) -> int:
     """Host memory at most that a staged copy needs besides: the slots of all threads, and what calibration copies.
 

@@ -71,8 +71,10 @@ def _drift(medians: Sequence[float], floor: float) -> str | None:
         return None
     early, late = medians[:at_an_end], medians[-at_an_end:]
     gap = max(min(late) - max(early), min(early) - max(late))
+    if gap <= floor:
+        return None
     change = stats.median(late) / stats.median(early) - 1
-    if gap <= floor or abs(change) <= AGREED:
+    if abs(change) <= AGREED:
         return None
     return f"drift: the last {at_an_end} trials took {_share(change)} time than the first {at_an_end}"
 

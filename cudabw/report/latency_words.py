@@ -79,7 +79,7 @@ def explain(result: RunResult) -> Iterable[str]:
     """What the figures rest on."""
     one, many = result.latency_cases, result.small_copies_cases
     cases: tuple[LatencyCase | SmallCopiesCase, ...] = (*one, *many)
-    measured = [case for case in cases if case.trials]
+    measured = [case for case in cases if case.state.measured]
     if not measured:
         return
     several = any(len(case.trials) > 1 for case in measured)

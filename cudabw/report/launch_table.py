@@ -74,7 +74,7 @@ def _tables(result: RunResult, numbers: Numbers, symbols: Symbols) -> Iterable[t
     sets = () if result.launch_overhead is None else result.launch_overhead.sets
     if any(found.stages for found in sets):
         yield "Where the time of a converted launch goes, µs", _stage_table(sets, symbols)
-    if any(found.trials for found in sets):
+    if any(found.device_s for found in sets):
         yield "Whatever the mode, µs", _set_table(sets, result.launch_cases, symbols)
 
 

@@ -66,7 +66,7 @@ def slope_line(slope: Slope) -> str:
 def explain(result: RunResult) -> Iterable[str]:
     """What the figures rest on."""
     found = result.launch_overhead
-    measured = [case for case in result.launch_cases if case.trials]
+    measured = [case for case in result.launch_cases if case.state.measured]
     if found is None or not measured:
         return
     several = any(len(case.trials) > 1 for case in measured)

@@ -163,6 +163,44 @@ def test_a_lost_device_keeps_what_was_measured(document, emulate):
         assert note.startswith("2 of 20 trials: ")
 
 
+DOUBTED = """\
+Kernel launches from Python · device 0: EMULATED, not a GPU
+Converting 1 buffer argument on each launch: no difference could be taken.
+
+One launch in µs: the call (submit), in bursts (sustained), waited for (+ wait)
+Arguments  Mode         Submit  ±  Sustained  + wait  Conv.  Waits  Note
+─────────────────────────────────────────────────────────────────────────
+1 buffer   bare         failed  –          –       –      0      0     1
+           prepared     failed  –          –       –      0      0     1
+           packed       failed  –          –       –      0      0     1
+           converted    failed  –          –       –      1      0     1
+           specialised  failed  –          –       –      2      0     1
+           rebound      failed  –          –       –      1      0     1
+
+[1] failed: cuModuleLoadData failed with CUDA_ERROR_INVALID_PTX (218). The driver rejects the kernel's PTX; update the driver, or report this when it is recent.
+"""  # noqa: E501, RUF001
+
+
+def test_a_failure_in_a_later_trial_leaves_no_figure_of_the_trials_before(command, document, emulate):
+    emulate(clock=CLOCK, faults=[{"function": "cuModuleLoadData", "status": 218, "nth": 5}])
+    done = command("launch-overhead", "--backend", "emulated", "--trials", "12", "--args", "1")
+    assert (done.code, done.out, done.err) == (1, DOUBTED, "")
+    found = document("launch-overhead", "--backend", "emulated", "--trials", "12", "--args", "1")
+    assert found.code == 1
+    assert {(case["state"], case["submit_s"], len(case["trials"])) for case in found.json["cases"]} == {
+        ("failed", None, 3)
+    }
+
+
+@pytest.mark.parametrize("level", [(), ("--quick",)])
+def test_a_clock_that_launches_do_not_move_gives_no_figures(document, emulate, level):
+    emulate(clock={"h2d": 1e10, "d2h": 1e10})
+    done = document("launch-overhead", "--backend", "emulated", "--args", "1", *level)
+    assert done.code == 1
+    assert {(case["state"], case["submit_s"]) for case in done.json["cases"]} == {("failed", None)}
+    assert all(case["reason"].startswith("no time passed by the host clock") for case in done.json["cases"])
+
+
 def test_a_refused_buffer_fails_only_what_was_named(document, emulate):
     emulate(faults=[{"function": "cuMemAlloc", "status": 2}])
     done = document(*QUICK, "--args", "0,1", "--arg-type", "buffer")

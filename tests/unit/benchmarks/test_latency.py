@@ -234,7 +234,19 @@ def test_without_a_gate_the_row_says_so(make_device):
 
 def test_a_time_that_the_clock_does_not_see_is_no_figure(make_device):
     device = make_device(clock=ModelledClock({}))
-    assert {case.state for case in measure(device).cases} == {State.FAILED}
+    assert {(case.state, case.reason) for case in measure(device).cases} == {
+        (State.FAILED, f"no time passed by the {clock} clock, so there is no figure. Choose a larger --size.")
+        for clock in (Clock.HOST, Clock.EVENT)
+    }
+
+
+def test_a_lost_device_ends_the_run_and_is_named_once(make_device):
+    faults = [Fault(function="cuMemcpyBatchAsync", status=719, nth=10)]
+    outcome = measure(make_device(clock=modelled_clock(), faults=faults), trials=50)
+    lost = "device 0 was lost: cuMemcpyBatchAsync failed with CUDA_ERROR_LAUNCH_FAILED (719)"
+    assert str(outcome.error) == lost
+    reasons = {case.reason for case in outcome.cases if case.state is State.FAILED}
+    assert {reason.partition(". ")[0] for reason in reasons} <= {lost, lost.removeprefix("device 0 was lost: ")}
 
 
 def test_an_interrupt_keeps_what_was_measured_and_skips_the_rest(modelled):

@@ -33,8 +33,9 @@ from cudabw.measuring.queue_depth import detect_queue_depth
 from cudabw.results.exit_code import exit_code
 from cudabw.results.files import to_json
 from cudabw.results.launch import ARG_TYPES, Counts, Mode, Verdict
-from cudabw.results.launch_sets import QueueDepth, SetTrial
-from cudabw.results.model import RunResult, State
+from cudabw.results.launch_sets import ArgumentSetResult, QueueDepth, SetTrial
+from cudabw.results.limits import Bound, Limit, LimitState, judge
+from cudabw.results.model import DeviceInfo, RunResult, State
 from cudabw.runtime.arguments import convert
 from cudabw.runtime.memory import DeviceBuffer
 
@@ -355,6 +356,62 @@ def test_a_launch_that_fails_at_once_leaves_no_figures(make_device):
     assert outcome.launch_overhead is None
     assert {case.state for case in outcome.cases} == {State.FAILED}
     assert outcome.error is not None
+
+
+# The probe of the queue loads a module first; a trial of one buffer allocates that and one to bind anew.
+FOURTH_MODULE, FOURTH_BUFFER = 5, 7
+
+
+def test_a_set_that_fails_in_a_later_trial_has_no_figure_and_the_others_do(make_device, clock):
+    # Without arguments no memory is allocated.
+    device = make_device(clock=clock, faults=[Fault(function="cuMemAlloc", status=1, nth=FOURTH_BUFFER)])
+    outcome = measure(device, *buffers(0, 1), trials=12)
+    failed = by_mode(outcome, "buffer", 1)
+    for case in failed.values():
+        assert case.state is State.FAILED
+        assert case.reason.startswith("cuMemAlloc failed with CUDA_ERROR_INVALID_VALUE (1)")
+        assert (case.submit_s, case.sustained_s, case.synchronised_s, case.difference) == (None,) * 4
+        assert len(case.trials) == 3, "what was measured stays for whoever looks into it"
+    assert {(case.state, len(case.trials)) for case in by_mode(outcome, "none", 0).values()} == {(State.OK, 12)}
+    assert outcome.error is None
+    assert exit_code(RunResult(("launch-overhead",), "", "", cases=outcome.cases)) == 1
+    found = outcome.launch_overhead
+    assert found.slopes == (), "one number of arguments is left"
+    none, doubted = found.sets
+    assert (none.device_s.n, len(none.trials), len(doubted.trials)) == (36, 12, 3)
+    assert doubted == ArgumentSetResult("launch_overhead/buffer/1", "buffer", 1, blind=False, trials=doubted.trials)
+
+
+def test_launches_that_fail_later_meet_no_limit(make_device):
+    device = make_device(faults=[Fault(function="cuModuleLoadData", status=218, nth=FOURTH_MODULE)])
+    run = RunResult(("launch-overhead",), "", "", DeviceInfo(0, "GPU", None, None, emulated=False))
+    run = replace(run, cases=measure(device, *buffers(1), trials=12).cases)
+    limits = judge(run, [Limit("launch_overhead/*", Bound.MAX_TIME, 1.0)])
+    assert {found.state for found in limits} == {LimitState.CANNOT_TELL}
+
+
+def test_a_buffer_that_is_refused_later_leaves_the_trials_before(make_device, clock):
+    device = make_device(clock=clock, faults=[Fault(function="cuMemAlloc", status=2, nth=FOURTH_BUFFER)])
+    outcome = measure(device, *buffers(1), trials=12)
+    assert {(case.state, len(case.trials)) for case in outcome.cases} == {(State.OK, 3)}
+    assert all(case.notes[0].startswith("3 of 12 trials: ") for case in outcome.cases)
+
+
+def test_a_device_that_is_lost_leaves_the_trials_before(make_device, clock):
+    device = make_device(clock=clock, faults=[Fault(function="cuModuleLoadData", status=719, nth=FOURTH_MODULE)])
+    outcome = measure(device, *buffers(1), trials=12)
+    assert {(case.state, len(case.trials)) for case in outcome.cases} == {(State.OK, 3)}
+    assert str(outcome.error).startswith("device 0 was lost: ")
+
+
+def test_launches_of_which_no_time_passes_have_no_figure(make_device):
+    outcome = measure(make_device(clock=ModelledClock({"h2d": 1e10})), *buffers(1), trials=12)
+    reason = (
+        "no time passed by the host clock, so there is no figure. "
+        "The clock of an emulated device needs the time of a launch (CUDABW_EMULATED: launch_s)."
+    )
+    assert {(case.state, case.reason, case.submit_s) for case in outcome.cases} == {(State.FAILED, reason, None)}
+    assert outcome.launch_overhead.sets[0].device_s is None
 
 
 def test_without_a_gate_the_queue_is_not_known_and_the_device_s_time_says_so(make_device):

@@ -2,10 +2,11 @@
 
 import pytest
 
+from cudabw.benchmarks import setup_cost
 from cudabw.benchmarks.bandwidth_plan import KINDS, BandwidthPlan
 from cudabw.benchmarks.observer import Observer
 from cudabw.benchmarks.setup_cost import Setup, SetupPlan, run_setup_cost, setup_plans, skipped_setups
-from cudabw.driver.emulated import Fault, ModelledClock
+from cudabw.driver.emulated import Fault, ModelledClock, Shape
 from cudabw.errors import Interrupted
 from cudabw.measuring.effort import Effort, Level
 from cudabw.results.model import State
@@ -150,6 +151,38 @@ def test_a_failure_puts_the_trials_before_in_doubt(modelled):
     assert (case.state, case.total_s, len(case.trials)) == (State.FAILED, None, 1)
 
 
+def test_a_failure_is_not_hidden_by_the_end_of_the_time(modelled):
+    device = modelled(Fault(function="cuMemHostAlloc", status=1, nth=2))
+    effort = Effort(least=9, most=9, precision=None, budget_s=1e-9, sure=2)
+    both = SetupPlan((Setup("pinned", MIB), Setup("pageable", MIB)), effort)
+    failed, other = run_setup_cost(device, [both]).cases
+    assert (failed.state, failed.total_s, failed.notes, len(failed.trials)) == (State.FAILED, None, (), 1)
+    assert failed.reason.startswith("cuMemHostAlloc failed with CUDA_ERROR_INVALID_VALUE (1)")
+    assert (other.state, other.notes) == (State.OK, ("2 of 9 trials: time budget of 1e-09 s",))
+
+
+def test_a_failure_is_not_hidden_by_an_interruption(modelled):
+    device = modelled(Fault(function="cuMemHostAlloc", status=1, nth=2))
+    left = iter(range(3))
+
+    def check():
+        if next(left, None) is None:
+            raise Interrupted(2)
+
+    outcome = run_setup_cost(device, [plan("pinned", trials=9)], Observer(check_interrupt=check))
+    (case,) = outcome.cases
+    assert outcome.interrupted is not None
+    assert (case.state, case.total_s, len(case.trials)) == (State.FAILED, None, 1)
+    assert case.reason.startswith("cuMemHostAlloc failed")
+
+
+def test_the_results_so_far_do_not_hide_a_failure_either(modelled):
+    kept = []
+    device = modelled(Fault(function="cuMemHostAlloc", status=1, nth=2))
+    run_setup_cost(device, [plan("pinned", trials=2)], keep=lambda so_far: kept.append(so_far()))
+    assert [outcome.cases[0].state for outcome in kept] == [State.OK, State.FAILED]
+
+
 def test_a_context_that_is_lost_ends_the_run_and_keeps_what_was_finished(modelled):
     device = modelled(Fault(function="cuMemHostRegister", status=719))
     first, lost, never = run_setup_cost(
@@ -184,7 +217,26 @@ def test_what_does_not_fit_is_refused_with_the_numbers(modelled, monkeypatch):
     monkeypatch.setattr("cudabw.benchmarks.space.HOST_RESERVE_BYTES", 1 << 60)
     (case,) = run_setup_cost(modelled(), [plan("pinned")]).cases
     assert case.state is State.REFUSED
-    assert case.reason.startswith("pinned needs 18 MiB of host memory")
+    assert case.reason.startswith("pinned needs 1 MiB of host memory, and 0 B can be used")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_memory_that_is_taken_has_to_be_there(make_device, monkeypatch, kind):
+    asked = []
+    monkeypatch.setattr(setup_cost, "require_room", lambda _, kind, **room: asked.append((kind, room)))
+    device = make_device(shape=Shape(memory=8 * MIB))
+    (case,) = run_setup_cost(device, [plan(kind, sizes=(16 * MIB,), trials=1)]).cases
+    assert case.state is State.OK
+    # Some devices hold managed memory.
+    on_device = 16 * MIB if kind == "managed" else 0
+    assert asked == [(kind, {"on_host": 16 * MIB, "on_device": on_device})]
+
+
+def test_memory_of_the_host_may_be_larger_than_the_device(make_device):
+    device = make_device(shape=Shape(memory=8 * MIB))
+    host, managed = run_setup_cost(device, [plan("pageable", "managed", sizes=(16 * MIB,), trials=1)]).cases
+    assert (host.state, managed.state) == (State.OK, State.REFUSED)
+    assert managed.reason.startswith("managed needs 16 MiB of device memory, and 8 MiB is free on device 0")
 
 
 # What is asked for

@@ -230,7 +230,8 @@ def test_what_memory_costs_is_planned_beside_its_copies():
     setups = replace(copies, setup_kinds=copies.kinds, time_budget_s=1e-6)
     (section,) = estimate(setups).sections
     assert [(case.id, case.trials, case.host_bytes, case.device_bytes) for case in section.cases[2:]] == [
-        (f"setup-cost/{kind}/{MIB}", 3, MIB, 0) for kind in ("pinned", "managed")
+        (f"setup-cost/pinned/{MIB}", 3, MIB, 0),
+        (f"setup-cost/managed/{MIB}", 3, MIB, MIB),
     ]
     (alone,) = estimate(replace(copies, time_budget_s=1e-6)).sections
     # Allocating, touching and freeing both kinds once, though the time is up.

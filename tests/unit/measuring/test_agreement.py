@@ -62,6 +62,7 @@ def test_with_many_trials_the_outer_thirds_are_compared():
 @pytest.mark.parametrize(
     ("medians", "floor"),
     [
+        ([0.0] * 12, 0.0),  # the clock does not move
         ([1 + 0.01 * number for number in range(11)], 0.0),  # too few
         ([1 + 0.0005 * number for number in range(12)], 0.0),  # within 1 %
         ([1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.05, 1.06, 1.07, 1.08, 1.09, 1.1], 0.0),  # the thirds touch

@@ -55,6 +55,13 @@ def test_columns_set_the_width_also_of_a_file(monkeypatch):
     assert make_console(stream()).width == 44
 
 
+def test_a_width_of_0_is_that_of_a_program_that_knows_none(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    out = stream()
+    assert make_console(out).width == PIPE_WIDTH
+    assert "text" in written(out)
+
+
 @pytest.mark.parametrize(
     ("encoding", "symbols"), [("utf-8", UNICODE), ("ascii", ASCII), ("latin-1", ASCII), ("cp437", ASCII)]
 )
