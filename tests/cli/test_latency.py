@@ -107,6 +107,12 @@ def test_the_report_says_first_from_where_on_which_way_is_worth_it(command, emul
     assert done.out.startswith(REPORT)
 
 
+def test_one_size_in_several_numbers_has_one_table(command, emulate):  # noqa: ARG001 - a fixture
+    out = command(*QUICK, "--pinned", "--direction", "h2d", "--size", "4KiB", "--copies", "64").out
+    assert "by size" not in out
+    assert "by their number" in out
+
+
 def test_the_report_is_ascii_where_the_terminal_has_nothing_else(spawn, emulate):  # noqa: ARG001
     environment = {"CUDABW_EMULATED": json.dumps({"clock": CLOCK}), "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     done = spawn(*QUICK, "--pageable", "--direction", "d2h", "--size", "64", environment=environment)

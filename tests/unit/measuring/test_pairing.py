@@ -115,6 +115,12 @@ def test_a_time_over_trials_is_the_median_of_their_medians():
     assert found.low < 3 < found.high
 
 
+def test_no_time_ends_below_zero_however_far_two_trials_scatter():
+    found = seconds_over([(1.0, 1.0), (3.0, 3.0)])
+    assert (found.low, found.median) == (0.0, 2.0)
+    assert found.high > 10
+
+
 def difference(median, verdict=Verdict.MORE):
     return Difference(Mode.PREPARED, median, median, median, verdict, (median,))
 

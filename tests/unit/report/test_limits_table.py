@@ -114,6 +114,12 @@ def test_the_emulated_device_is_named_as_what_it_is():
     assert printed(emulated).splitlines()[0] == title
 
 
+def test_small_limits_have_digits_that_tell():
+    small = LimitResult("*", BUFFERS, Bound.MAX_TIME, 4e-9, PASS, None, 3.14e-9, 0.0, 3.9e-9)
+    shown = printed(replace(RESULT, limits=(small,))).split()
+    assert {"0.004", "0.0031", "0.0039"} <= set(shown)
+
+
 @pytest.mark.parametrize("missing", ["limits", "cases"])
 def test_nothing_is_printed_where_there_are_no_limits_or_nothing_was_measured(missing):
     assert printed(replace(RESULT, **{missing: ()})) == ""

@@ -115,6 +115,19 @@ Allocating pinned memory pins it, and freeing unpins it.
 """
 
 
+def test_engines_that_are_faster_in_one_direction_each_share_a_row():
+    evens = (
+        even("mapped", "h2d", 2, 2, 3, engine="driver"),
+        even("mapped", "d2h", 4, 3, 5, engine="kernel"),
+        even("mapped", "d2h", 9, 8, 10, engine="kernel", size=1 << 20),
+    )
+    lines = [line.split() for line in printed(*CASES, break_even=evens).splitlines() if line.startswith("mapped  ")]
+    assert lines[-2:] == [
+        "mapped driver / kernel 256 MiB 2 2 to 3 4 3 to 5".split(),
+        "mapped kernel 1 MiB – – 9 8 to 10".split(),
+    ]
+
+
 @pytest.mark.parametrize("width", [20, 80, 200])
 def test_steps_are_columns_and_what_pays_is_a_table_of_its_own(width):
     assert printed(*CASES, break_even=EVENS, width=width) == TEXT
