@@ -203,7 +203,7 @@ def change_of(old: Sequence[Case], new: Case, *, between_runs: bool) -> Change:
     judged = _judge_trials(earlier[0], latest, floor)
     if new.clock is Clock.HOST and judged["reason"] is Reason.BEYOND_MARGIN:
         # On an H200 whose host had other guests, medians of copies that events timed differed by 0.1 % from run to run,
-        # as little as within one; those of pageable copies by 10 %, and those of launches by 11 to 29 %.
+        # as little as within one; those of pageable copies by 10 %, and those of launches by 1 to 5 %.
         judged |= {"verdict": Verdict.INCONCLUSIVE, "reason": Reason.ONE_RUN}
     return Change(**figures, **judged)
 
