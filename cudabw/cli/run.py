@@ -18,7 +18,7 @@ from cudabw.config.suite import BACKENDS
 from cudabw.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cudabw.benchmarks.observer import Observer
@@ -102,19 +102,39 @@ def command(
     wanted = override(load_suite(suite, VOCABULARY), VOCABULARY, backend=backend, device=device, settings=settings)
     plans = plans_of(wanted)
     limits = limits_of(wanted)
-    _warn_of_unmatched(limits, plans)
+    _warn_of_limits(limits, plans)
     if dry_run:
         return _show(suite, wanted, plans, as_json=as_json)
     return _measure(wanted, plans, limits, as_json=as_json, outputs=outputs, github=github, strict=effort.strict)
 
 
-def _warn_of_unmatched(limits: Sequence[Limit], plans: Sequence[Plan]) -> None:
+def _warn_of_limits(limits: Sequence[Limit], plans: Sequence[Plan]) -> None:
+    """Say at once which limits no result of the suite can tell."""
     from cudabw.benchmarks.suite import result_ids
 
-    ids = tuple(result_ids(plans))
-    for pattern in dict.fromkeys(limit.cases for limit in limits):
-        if not any(fnmatchcase(one, pattern) for one in ids):
-            notify(f"no case of this suite matches the limit on {pattern!r}, so it cannot be told (exit 3)")
+    for why in dict.fromkeys(_why_not_told(limits, tuple(result_ids(plans)))):
+        notify(f"{why}, so it cannot be told (exit 3)")
+
+
+def _why_not_told(limits: Iterable[Limit], ids: Sequence[str]) -> Iterator[str]:
+    from cudabw.results.limits import Bound
+
+    for limit in limits:
+        matched = [one for one in ids if fnmatchcase(one, limit.cases)]
+        if not matched:
+            yield f"no case of this suite matches the limit on {limit.cases!r}"
+        elif limit.bound is Bound.MAX_PER_ARGUMENT and not _have_slope(matched, ids):
+            numbers = "two numbers of arguments, which this suite does not measure"
+            yield f"the limit on {limit.cases!r} takes launches with {numbers}"
+
+
+def _have_slope(matched: Iterable[str], ids: Iterable[str]) -> bool:
+    """Whether launches of a kind of arguments that is matched are measured with several numbers of them."""
+    from cudabw.results.launch import NO_ARGUMENTS
+
+    launches = {tuple(one.split("/")[1:3]) for one in ids if one.startswith("launch_overhead/")}
+    kinds = {one.split("/")[1] for one in matched if one.startswith("launch_overhead/")} - {NO_ARGUMENTS}
+    return any(len({count for name, count in launches if name in (kind, NO_ARGUMENTS)}) > 1 for kind in kinds)
 
 
 def _measure(

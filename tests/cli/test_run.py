@@ -439,6 +439,34 @@ def test_a_limit_on_nothing_is_said_before_anything_is_measured(capsys):
     assert capsys.readouterr().err == f"{warning}cudabw: The one limit: cannot be told.\n"
 
 
+@pytest.mark.parametrize(
+    ("counts", "pattern", "said"),
+    [
+        ("[4]", "launch_overhead/buffer/*", True),
+        ("[0]", "launch_overhead/*", True),
+        ("[0, 4]", "launch_overhead/none/*", True),
+        ("[0, 4]", "launch_overhead/*", False),
+        ("[1, 4]", "launch_overhead/buffer/4/*", False),
+    ],
+)
+def test_a_slope_that_the_suite_does_not_measure_is_said_at_once(capsys, counts, pattern, said):
+    write(f"""
+version = 1
+[[launch_overhead]]
+args = {counts}
+arg_types = ["buffer"]
+[[limits]]
+cases = "{pattern}"
+max_ns_per_argument = 400
+""")
+    assert run(["run", "nightly.toml", "--dry-run"]) == 0
+    warning = (
+        f"cudabw: the limit on '{pattern}' takes launches with two numbers of arguments, which this suite does not "
+        "measure, so it cannot be told (exit 3)\n"
+    )
+    assert capsys.readouterr().err == (warning if said else "")
+
+
 def test_limits_stand_in_the_document_of_a_run_that_never_began(capsys):
     write(LIMITED)
     assert run(["run", "nightly.toml", "--device", "7", "--json"]) == 2
