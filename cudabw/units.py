@@ -270,6 +270,17 @@ def format_percent(fraction: float) -> str:
     return f"{percent:.{decimals}f} %"
 
 
+def format_count(number: int, one: str, several: str | None = None) -> str:
+    """Show how many of a thing there are: ``1 copy``, ``3 copies``.
+
+    Args:
+        number: Of them.
+        one: What one is called, and what follows in the sentence and differs with the number.
+        several: Likewise several; None appends an s.
+    """
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
+
+
 def _parse_range(text: str) -> tuple[int, ...]:
     parts = text.split(":")
     if len(parts) != 3 or parts[2][:1] not in ("x", "+"):

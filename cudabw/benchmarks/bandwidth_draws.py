@@ -14,7 +14,7 @@ from cudabw.measuring.judging import Judgement, converged, judge
 from cudabw.measuring.sampling import rate_over
 from cudabw.measuring.ticks import LEAST_TICKS
 from cudabw.results.model import CaseResult, Clock, State
-from cudabw.units import format_percent, format_rate, format_seconds
+from cudabw.units import format_count, format_percent, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -146,7 +146,7 @@ class CaseDraws:
         yield from whereabouts(self.numa_node, trials)
         yield from self.effort.shortfall(len(trials), self.failure.reason or ended_because)
         if repeated := sum(len(trial.repeated_s) for trial in trials):
-            batches = "1 batch was" if repeated == 1 else f"{repeated} batches were"
+            batches = format_count(repeated, "batch was", "batches were")
             yield f"{batches} repeated, because the GPU was slowed down ({self._slowed_by})"
         if self.timing and self.timing.clock is Clock.EVENT and not self.timing.gated:
             yield "no gate on this device: the time to queue may be in the figure"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cudabw.benchmarks.bandwidth_plan import LOCAL
 from cudabw.copying.staged_copy import PreparedStagedCopy
 from cudabw.measuring.timing import Once
-from cudabw.units import format_rate, format_size
+from cudabw.units import format_count, format_rate, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,5 +54,4 @@ def _staging(work: PreparedStagedCopy) -> str:
     setting = work.setting
     if setting is None:
         return "left to the driver: staging does not lead at this size"
-    threads = "1 thread" if work.threads == 1 else f"{work.threads} threads"
-    return f"staged by {threads}, slots of {format_size(setting.slot)}"
+    return f"staged by {format_count(work.threads, 'thread')}, slots of {format_size(setting.slot)}"

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from cudabw.units import format_count
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -51,7 +53,7 @@ class Effort:
     def ended_because(self, trials: int, otherwise: str | None) -> str:
         """Why no trial followed so many: there may be no more, or what is named otherwise, or the time budget."""
         if trials >= self.most:
-            return "1 trial" if trials == 1 else f"{trials} trials"
+            return format_count(trials, "trial")
         return otherwise or "time budget"
 
     def shortfall(self, trials: int, otherwise: str | None) -> Iterator[str]:

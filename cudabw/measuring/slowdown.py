@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from cudabw.units import format_count
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -85,8 +87,8 @@ class SlowTrials:
     def notes(self) -> Iterator[str]:
         """Says that trials were repeated, where some were."""
         if self.repeated:
-            repeated = "1 trial was" if self.repeated == 1 else f"{self.repeated} trials were"
-            yield f"{repeated} repeated, because the GPU was slowed down ({self._causes})"
+            trials = format_count(self.repeated, "trial was", "trials were")
+            yield f"{trials} repeated, because the GPU was slowed down ({self._causes})"
 
     @property
     def _causes(self) -> str:

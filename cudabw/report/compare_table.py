@@ -12,7 +12,7 @@ from cudabw.report.titles import EMULATED
 from cudabw.results.compare import Reason, Verdict
 from cudabw.results.headline import Quantity
 from cudabw.results.model import State
-from cudabw.units import format_percent, format_rate, format_seconds
+from cudabw.units import format_count, format_percent, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,9 +136,8 @@ def _summary(comparison: Comparison) -> str:
     counts = Counter(change.verdict for change in comparison.cases)
     if not counts:
         return "No case is in both."
-    number = len(comparison.cases)
     found = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-    return f"{number} {'case' if number == 1 else 'cases'}: {found}."
+    return f"{format_count(len(comparison.cases), 'case')}: {found}."
 
 
 def _method(comparison: Comparison) -> Iterable[str]:

@@ -12,6 +12,7 @@ from cudabw.report.console import symbols_for
 from cudabw.report.notes import state_cell
 from cudabw.report.titles import title_of
 from cudabw.results.headline import Quantity, headline_of, label_of
+from cudabw.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,7 +49,7 @@ def _of_case(case: Case, symbols: Symbols) -> Iterable[Text]:
         return
     unit, scale = _UNITS[found.quantity]
     samples = [sample * scale for trial in found.trials for sample in trial]
-    counts = f"{_count(len(samples), 'sample')} of {_count(len(found.trials), 'trial')}"
+    counts = f"{format_count(len(samples), 'sample')} of {format_count(len(found.trials), 'trial')}"
     yield Text(symbols.fold(f"{label_of(case)}: {counts}, {unit}"), style="bold")
     yield from map(Text, _bars(samples))
 
@@ -71,7 +72,3 @@ def _bars(samples: Sequence[float]) -> Iterable[str]:
 def _bar(end: str, count: int, most: int) -> str:
     length = max(round(count / most * LONGEST_BAR), min(count, 1))
     return f"  {end} | {'#' * length}{' ' * (length > 0)}{count or ''}".rstrip()
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

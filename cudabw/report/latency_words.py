@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cudabw.report.launch_words import held_on, software
 from cudabw.report.notes import count_outliers, format_trials
 from cudabw.results.latency import Way
-from cudabw.units import format_size
+from cudabw.units import format_count, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ def _suffices(ways: Sequence[LoopSuffices]) -> str:
     first = ways[0]
     places = _by_place((_NAMES[one.way], _from_size(one)) for one in ways)
     where = "; ".join(place.format(_listed(names, "or")) for place, names in places.items())
-    copies = "1 copy" if first.copies == 1 else f"{first.copies} copies"
+    copies = format_count(first.copies, "copy", "copies")
     return f"{first.kind} {first.direction}, {copies}: a loop is {where}."
 
 
@@ -59,7 +59,7 @@ def _pays(ways: Sequence[WayPays]) -> str:
 def _from_number(found: WayPays) -> str:
     if found.from_copies is None:
         return f"not seen to be faster than a loop up to {found.copies[-1]} copies"
-    return f"faster than a loop from {found.from_copies} {'copy' if found.from_copies == 1 else 'copies'} on"
+    return f"faster than a loop from {format_count(found.from_copies, 'copy', 'copies')} on"
 
 
 def _listed(names: Sequence[str], last: str) -> str:

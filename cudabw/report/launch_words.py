@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cudabw.report.notes import count_outliers, format_trials
 from cudabw.results.facts import environment_facts
 from cudabw.results.launch import Difference, Mode, Verdict
-from cudabw.units import format_percent, format_seconds
+from cudabw.units import format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,7 +116,7 @@ def held_on(result: RunResult) -> Iterable[str]:
     slow = f" ({speed.slow_at_first} of {speed.usable} {were} slow at first)" if speed.slow_at_first else ""
     yield f"The thread was held on one CPU at a time, chosen for its speed{slow}."
     if speed.repeated:
-        timings = "1 timing was" if speed.repeated == 1 else f"{speed.repeated} timings were"
+        timings = format_count(speed.repeated, "timing was", "timings were")
         kept = f"{speed.kept} of {speed.taken} were kept all the same"
         yield f"{timings} taken again because the CPU slowed down; {kept}."
 

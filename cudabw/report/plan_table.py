@@ -9,7 +9,7 @@ from rich.text import Text
 from cudabw.report.console import new_table, print_whole, symbols_for
 from cudabw.report.memory_words import memory_label
 from cudabw.results.plan import PlannedCase, PlannedCopies, PlannedLaunch, PlannedSetup
-from cudabw.units import format_about_size, format_rate, format_size
+from cudabw.units import format_about_size, format_count, format_rate, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -156,8 +156,9 @@ def _footer(plan: RunPlan) -> Iterable[Text]:
         for number, section in enumerate(plan.sections, start=1)
         if section.precision is not None
     ]
+    trials = f"{format_count(plan.trials, 'trial')}{' or more' if further else ''}"
     yield Text(
-        f"{_count(len(plan.cases), 'case')}, {_count(plan.trials, 'trial')}{' or more' if further else ''}; "
+        f"{format_count(len(plan.cases), 'case')}, {trials}; "
         f"about {format_about_size(plan.copied_bytes)} copied in about {_about_seconds(plan.seconds)}."
     )
     yield Text(f"Memory at most: {_memory(plan)}.")
@@ -183,10 +184,6 @@ def _memory(plan: RunPlan) -> str:
         return f"{emulated} host, the emulated device's own included"
     real = f"{format_size(plan.peak_host_bytes)} host, {format_size(plan.peak_device_bytes)} device"
     return real if plan.backend == "cuda" else f"{real} (emulated: {emulated} host)"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _about_seconds(seconds: float) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cudabw.results.model import Pages
 from cudabw.results.setup_cost import Change, Repaid
-from cudabw.units import format_about_size, format_percent, format_rate, format_size
+from cudabw.units import format_about_size, format_count, format_percent, format_rate, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -108,7 +108,11 @@ def _pinning_pays(result: RunResult) -> Iterator[str]:
     ):
         paying = [one for one in result.break_even if (one.kind, one.change) == (kind, change) and _is_known(one)]
         size = max((one.size_bytes for one in paying), default=0)
-        counts = [f"{_copies(one.copies or 1)} {one.direction}" for one in paying if one.size_bytes == size]
+        counts = [
+            f"{format_count(one.copies or 1, 'copy', 'copies')} {one.direction}"
+            for one in paying
+            if one.size_bytes == size
+        ]
         if counts:
             yield f"{words} after {' and '.join(counts)} of {format_size(size)}."
 
@@ -211,10 +215,6 @@ def _instead(pairs: Mapping[str, tuple[CaseResult, CaseResult]]) -> str:
 def _is_known(one: BreakEven) -> bool:
     """Whether pinning pays, and its intervals leave no more than a factor of two open."""
     return one.repaid is Repaid.AFTER and (one.most or 0) <= 2 * max(1, one.copies or 0)
-
-
-def _copies(count: int) -> str:
-    return "1 copy" if count == 1 else f"{count} copies"
 
 
 def _rate(case: CaseResult) -> Rate:

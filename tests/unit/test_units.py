@@ -459,6 +459,21 @@ def test_shown_percents_keep_their_order(one, other):
     assert low <= high
 
 
+@pytest.mark.parametrize(
+    ("number", "words", "shown"),
+    [
+        (1, ("trial",), "1 trial"),
+        (0, ("trial",), "0 trials"),
+        (12, ("trial",), "12 trials"),
+        (1, ("copy", "copies"), "1 copy"),
+        (2, ("copy", "copies"), "2 copies"),
+        (1, ("trial was", "trials were"), "1 trial was"),
+    ],
+)
+def test_things_are_counted_in_singular_and_plural(number, words, shown):
+    assert units.format_count(number, *words) == shown
+
+
 @pytest.mark.parametrize("show", [units.format_rate, units.format_seconds, units.format_percent])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_what_is_not_finite_is_not_shown(show, value):
