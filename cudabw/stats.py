@@ -54,6 +54,16 @@ def median(samples: ArrayLike) -> float:
     return float(np.median(_as_samples(samples)))
 
 
+def mean(samples: ArrayLike) -> float:
+    """Give the mean, exact for equal samples: it would be rounded otherwise.
+
+    Raises:
+        ValueError: The samples are empty, not finite, or not one-dimensional.
+    """
+    values = _as_samples(samples)
+    return float(values[0] + (values - values[0]).mean())
+
+
 def quantile(samples: ArrayLike, q: float) -> float:
     """Give the q-quantile, interpolated linearly between order statistics.
 
@@ -199,11 +209,11 @@ def prediction_interval(
     _require_floor(floor)
     if len(runs) < 2:
         raise ValueError(f"a prediction needs two runs, not {len(runs)}")
-    mean, variance = _mean_and_variance(np.array([_mean(run) for run in runs]))
+    level, variance = _mean_and_variance(np.array([mean(run) for run in runs]))
     fewer = max(0.0, 1 / latest.size - math.fsum(1 / run.size for run in runs) / len(runs))
     squared = variance * (1 + 1 / len(runs)) + _pooled_variance([*runs, latest]) * fewer
     half_width = student_t_quantile((1 + confidence) / 2, len(runs) - 1) * math.sqrt(squared)
-    difference = _mean(latest) - mean
+    difference = mean(latest) - level
     return _widen(difference, difference - half_width, difference + half_width, floor)
 
 
@@ -239,14 +249,9 @@ def _require_floor(floor: float) -> None:
         raise ValueError(f"the least half-width must be finite and not negative, not {floor}")
 
 
-def _mean(values: NDArray[np.float64]) -> float:
-    """Give the mean, exact for equal samples: it would be rounded otherwise."""
-    return float(values[0] + (values - values[0]).mean())
-
-
 def _mean_and_variance(values: NDArray[np.float64]) -> tuple[float, float]:
     """Give the mean and the unbiased variance, both exact for equal samples."""
-    return _mean(values), float((values - values[0]).var(ddof=1))
+    return mean(values), float((values - values[0]).var(ddof=1))
 
 
 def _pooled_variance(groups: Sequence[NDArray[np.float64]]) -> float:

@@ -217,7 +217,7 @@ def _speeds_of(found: Headline) -> list[float]:
 def _judge_trials(old: Sequence[float], new: Sequence[float], floor: float) -> dict[str, Any]:
     if min(len(old), len(new)) < 2:
         return {"verdict": Verdict.INCONCLUSIVE, "reason": Reason.ONE_TRIAL}
-    return _judge(stats.welch_interval(old, new, CONFIDENCE, floor=floor), _mean(new) - _mean(old))
+    return _judge(stats.welch_interval(old, new, CONFIDENCE, floor=floor), stats.mean(new) - stats.mean(old))
 
 
 def _judge_between_runs(old: Sequence[Sequence[float]], new: Sequence[float], floor: float) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def _judge_between_runs(old: Sequence[Sequence[float]], new: Sequence[float], fl
     if len(old) < 2:
         return {"verdict": Verdict.INCONCLUSIVE, "reason": Reason.FEW_RUNS}
     interval = stats.prediction_interval(old, new, CONFIDENCE, floor=floor)
-    return _judge(interval, _mean(new) - _mean([_mean(trials) for trials in old]))
+    return _judge(interval, stats.mean(new) - stats.mean([stats.mean(trials) for trials in old]))
 
 
 def _judge(interval: stats.Interval, change: float) -> dict[str, Any]:
@@ -243,10 +243,6 @@ def _judge(interval: stats.Interval, change: float) -> dict[str, Any]:
         verdict, reason = Verdict.INCONCLUSIVE, Reason.TOO_WIDE
     speed, low, high = (_exp(value) for value in (change, interval.low, interval.high))
     return {"verdict": verdict, "reason": reason, "speed": speed, "low": low, "high": high}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _exp(value: float) -> float:

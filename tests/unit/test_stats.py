@@ -433,6 +433,25 @@ def test_samples_are_left_as_they_were():
     assert samples.tolist() == [3.0, 1.0, 2.0]
 
 
+# mean
+
+
+@given(RATES, st.integers(1, 9))
+def test_the_mean_of_equal_samples_is_exactly_one_of_them(sample, number):
+    assert stats.mean([sample] * number) == sample
+
+
+@given(st.lists(RATES, min_size=1, max_size=20))
+def test_the_mean_is_the_sum_over_the_number(samples):
+    assert stats.mean(samples) == pytest.approx(math.fsum(samples) / len(samples), rel=1e-12, abs=1e-12 * max(samples))
+
+
+@pytest.mark.parametrize("samples", [[], [math.nan], [[1.0]]])
+def test_there_is_no_mean_of_what_says_nothing(samples):
+    with pytest.raises(ValueError, match="sample"):
+        stats.mean(samples)
+
+
 # prediction_interval
 
 T_OF_2 = 9.92484320091807
