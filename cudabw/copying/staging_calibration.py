@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from cudabw import stats
 from cudabw.copying.driver_copy import PreparedCopy
 from cudabw.copying.staging_programs import SMALLEST_PIECE, UPLOAD, Transfer
 from cudabw.copying.staging_stores import past_caches, through_caches
+from cudabw.system.cpu import cpus_available
 from cudabw.system.pseudofiles import parse_number, read_text
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def usable_cpus(*, root: Path = Path("/")) -> int:
     if not period:  # version 1 of control groups
         quota, period = (read_text(groups / "cpu" / f"cpu.cfs_{what}_us") or "" for what in ("quota", "period"))
     limit, per = parse_number(quota), parse_number(period)
-    cpus = len(os.sched_getaffinity(0))
+    cpus = cpus_available() or 1
     return min(cpus, max(1, round(limit / per))) if limit and per else cpus
 
 
