@@ -218,6 +218,16 @@ def result_ids(plans: Iterable[Plan]) -> Iterable[str]:
                 yield case.id
 
 
+def slope_ids(plans: Iterable[Plan]) -> Iterable[str]:
+    """The ids of the kinds of arguments of which the results of plans tell what each further one costs."""
+    for plan in plans:
+        if isinstance(plan, LaunchPlan):
+            for kind in dict.fromkeys(one.arg_type for one in plan.sets if one.count):
+                # A set without arguments is one of every kind.
+                if len({one.count for one in plan.sets if one.arg_type == kind or not one.count}) > 1:
+                    yield f"launch_overhead/{kind}"
+
+
 def _sensible_plan(section: Section, source: str) -> Plan:
     plan = SECTION_KINDS[section.kind].plan(section.settings)
     if isinstance(plan, BandwidthPlan):

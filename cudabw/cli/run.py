@@ -110,31 +110,22 @@ def command(
 
 def _warn_of_limits(limits: Sequence[Limit], plans: Sequence[Plan]) -> None:
     """Say at once which limits no result of the suite can tell."""
-    from cudabw.benchmarks.suite import result_ids
-
-    for why in dict.fromkeys(_why_not_told(limits, tuple(result_ids(plans)))):
+    for why in dict.fromkeys(_why_not_told(limits, plans)):
         notify(f"{why}, so it cannot be told (exit 3)")
 
 
-def _why_not_told(limits: Iterable[Limit], ids: Sequence[str]) -> Iterator[str]:
+def _why_not_told(limits: Iterable[Limit], plans: Sequence[Plan]) -> Iterator[str]:
+    from cudabw.benchmarks.suite import result_ids, slope_ids
     from cudabw.results.limits import Bound
 
+    ids, slopes = tuple(result_ids(plans)), tuple(f"{kind}/" for kind in slope_ids(plans))
     for limit in limits:
         matched = [one for one in ids if fnmatchcase(one, limit.cases)]
         if not matched:
             yield f"no case of this suite matches the limit on {limit.cases!r}"
-        elif limit.bound is Bound.MAX_PER_ARGUMENT and not _have_slope(matched, ids):
+        elif limit.bound is Bound.MAX_PER_ARGUMENT and not any(one.startswith(slopes) for one in matched):
             numbers = "two numbers of arguments, which this suite does not measure"
             yield f"the limit on {limit.cases!r} takes launches with {numbers}"
-
-
-def _have_slope(matched: Iterable[str], ids: Iterable[str]) -> bool:
-    """Whether launches of a kind of arguments that is matched are measured with several numbers of them."""
-    from cudabw.results.launch import NO_ARGUMENTS
-
-    launches = {tuple(one.split("/")[1:3]) for one in ids if one.startswith("launch_overhead/")}
-    kinds = {one.split("/")[1] for one in matched if one.startswith("launch_overhead/")} - {NO_ARGUMENTS}
-    return any(len({count for name, count in launches if name in (kind, NO_ARGUMENTS)}) > 1 for kind in kinds)
 
 
 def _measure(

@@ -467,6 +467,18 @@ max_ns_per_argument = 400
     assert capsys.readouterr().err == (warning if said else "")
 
 
+def test_two_sections_with_a_number_of_arguments_each_make_no_slope(capsys):
+    section = '[[launch_overhead]]\narg_types = ["buffer"]\ntrials = 1\n'
+    limit = '[[limits]]\ncases = "launch_overhead/*"\nmax_ns_per_argument = 400\n'
+    write(f'version = 1\nbackend = "emulated"\n{section}args = [1]\n{section}args = [4]\n{limit}')
+    assert run(["run", "nightly.toml"]) == 3
+    out, err = capsys.readouterr()
+    assert "needs two numbers of arguments" in out
+    assert err.startswith(
+        "cudabw: the limit on 'launch_overhead/*' takes launches with two numbers of arguments, which "
+    )
+
+
 def test_limits_stand_in_the_document_of_a_run_that_never_began(capsys):
     write(LIMITED)
     assert run(["run", "nightly.toml", "--device", "7", "--json"]) == 2
