@@ -54,9 +54,11 @@ def count_outliers(figures: Iterable[Rate | Seconds | None], what: str) -> str |
     if not outliers:
         return None
     samples = sum(figure.n or 0 for figure in counted)
-    are, count = ("is an outlier", "it counts") if outliers == 1 else ("are outliers", "they count")
+    are, their, count = (
+        ("is an outlier", "its", "it counts") if outliers == 1 else ("are outliers", "their", "they count")
+    )
     return (
-        f"{outliers} of {samples} {what} {are}, more than 10 times as far off their trial's median as usual; "
+        f"{outliers} of {samples} {what} {are}, more than 10 times as far off {their} trial's median as usual; "
         f"{count} like the others."
     )
 
